@@ -24,7 +24,7 @@ create function from_micros(micros bigint) returns timestamptz
 -- ---------------------------------------------------------------------------
 -- Limits.
 
--- The nine columns of a destination's or a tier's limits, as one value.
+-- The eleven columns of a destination's or a tier's limits, as one value.
 create type limit_settings as (
     limit_per_second integer,
     limit_per_minute integer,
@@ -34,7 +34,9 @@ create type limit_settings as (
     burst integer,
     shape text,
     max_in_flight integer,
-    safety_margin double precision
+    safety_margin double precision,
+    margin_cap double precision,
+    count text
 );
 
 -- What is in force for `own` under `tier`: the same as the domain's
@@ -53,6 +55,8 @@ begin
     then
         effective := tier;
         effective.safety_margin := own.safety_margin;
+        effective.margin_cap := own.margin_cap;
+        effective.count := own.count;
     end if;
     effective.max_in_flight := coalesce(own.max_in_flight, tier.max_in_flight);
     return effective;
@@ -86,6 +90,12 @@ declare
 begin
     if before is not distinct from after then
         return true;
+    end if;
+    -- Who counts something else allows other things.
+    if coalesce(after.count, 'start') <> coalesce(before.count, 'start')
+        or coalesce(after.margin_cap, 0.01) > coalesce(before.margin_cap, 0.01)
+    then
+        return false;
     end if;
     -- Null is measured, and may be larger or smaller than one that is set.
     if (after.safety_margin is distinct from before.safety_margin
@@ -244,6 +254,12 @@ create table destinations (
     safety_margin double precision
         -- NaN is larger than every number, so this refuses it as well.
         constraint destinations_check_safety_margin check (safety_margin between 0 and 1),
+    -- The largest that is measured, as a part of the period. Null: a hundredth.
+    margin_cap double precision
+        constraint destinations_check_margin_cap check (margin_cap between 0 and 1),
+    -- Until when a request counts. Null: until its start.
+    count text
+        constraint destinations_check_count check (count in ('start', 'response')),
     state text not null default 'active'
         constraint destinations_check_state check (state in ('active', 'paused', 'disabled')),
     epoch bigint not null default 0,
@@ -344,6 +360,8 @@ create table limit_history (
     shape text,
     max_in_flight integer,
     safety_margin double precision,
+    margin_cap double precision,
+    count text,
     state text not null
 );
 

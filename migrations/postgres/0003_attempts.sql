@@ -72,6 +72,8 @@ create table attempts (
     folded boolean not null default false,
     -- Its outcome makes room that somebody waits for.
     crowded boolean not null default false,
+    -- Where it is counted when it is over: at the end of its answer.
+    by_response boolean not null default false,
     worker_id uuid,
     created_at timestamptz not null default clock_timestamp(),
     admitted_at timestamptz,
@@ -83,6 +85,9 @@ create table attempts (
     -- second after the claim, and never after the deadline.
     started_at timestamptz,
     finished_at timestamptz,
+    -- Where answers count (`count`): the end of its answer, or of the longest time-out of
+    -- one that nobody has the outcome of. Null where its start counts.
+    counted_at timestamptz,
     delivery_latency interval generated always as (finished_at - created_at) stored,
     status integer,
     error text,
@@ -168,6 +173,8 @@ alter table ledger add primary key (id);
 -- are not folded, however large the limit and so the number of those that are.
 create index ledger_starts on ledger (destination_id, folded, started_at desc, id desc)
     where started_at is not null and carried_by is null;
+create index ledger_answers on ledger (destination_id, counted_at desc)
+    where counted_at is not null and carried_by is null;
 create index ledger_of_event on ledger (event_id);
 -- For people. By tenant first, so that no plan of admission can mistake it for the other.
 create index ledger_of_tenant on ledger (tenant_id, destination_id, (id + 0));

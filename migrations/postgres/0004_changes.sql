@@ -21,7 +21,8 @@ declare
     found_tier limit_settings;
 begin
     select t.limit_per_second, t.limit_per_minute, t.limit_per_hour, t.limit_per_day,
-        t.unlimited, t.burst, t.shape, t.max_in_flight, 0::double precision
+        t.unlimited, t.burst, t.shape, t.max_in_flight, 0::double precision,
+        null::double precision, null::text
     into found_tier
     from tenants n join tiers t on t.name = n.tier
     where n.id = of_tenant
@@ -34,7 +35,8 @@ create function own_limits(d destinations) returns limit_settings
     language sql immutable parallel safe
     return row(
         d.limit_per_second, d.limit_per_minute, d.limit_per_hour, d.limit_per_day,
-        d.unlimited, d.burst, d.shape, d.max_in_flight, d.safety_margin
+        d.unlimited, d.burst, d.shape, d.max_in_flight, d.safety_margin,
+        d.margin_cap, d.count
     )::limit_settings;
 
 -- Writes history, marks and a notification for destinations whose rows we have
@@ -63,10 +65,12 @@ begin
     end if;
     insert into limit_history (
         destination_id, in_force_from, limit_per_second, limit_per_minute, limit_per_hour,
-        limit_per_day, unlimited, burst, shape, max_in_flight, safety_margin, state
+        limit_per_day, unlimited, burst, shape, max_in_flight, safety_margin, margin_cap, count,
+        state
     )
     select d.id, clock_timestamp(), r.limit_per_second, r.limit_per_minute, r.limit_per_hour,
         r.limit_per_day, r.unlimited, r.burst, r.shape, r.max_in_flight, r.safety_margin,
+        r.margin_cap, r.count,
         case when d.deleted_at is null then d.state else 'disabled' end
     from unnest(changed) as c (id)
     join destinations d on d.id = c.id

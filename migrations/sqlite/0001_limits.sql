@@ -126,6 +126,12 @@ create table destinations (
     -- Null: measured (response_times).
     safety_margin real
         constraint destinations_check_safety_margin check (safety_margin between 0 and 1),
+    -- The largest that is measured, as a part of the period. Null: a hundredth.
+    margin_cap real
+        constraint destinations_check_margin_cap check (margin_cap between 0 and 1),
+    -- Until when a request counts. Null: until its start.
+    count text
+        constraint destinations_check_count check (count in ('start', 'response')),
     state text not null default 'active'
         constraint destinations_check_state check (state in ('active', 'paused', 'disabled')),
     epoch integer not null default 0,
@@ -229,6 +235,8 @@ create table limit_history (
     shape text,
     max_in_flight integer,
     safety_margin real,
+    margin_cap real,
+    count text,
     state text not null
 ) strict;
 

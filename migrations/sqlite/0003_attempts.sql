@@ -30,6 +30,8 @@ create table attempts (
     folded integer not null default 0,
     -- Its outcome makes room that somebody waits for.
     crowded integer not null default 0,
+    -- Where it is counted when it is over: at the end of its answer.
+    by_response integer not null default 0,
     worker_id text,
     created_at integer not null,
     admitted_at integer,
@@ -41,6 +43,9 @@ create table attempts (
     -- second after the claim, and never after the deadline.
     started_at integer,
     finished_at integer,
+    -- Where answers count (`count`): the end of its answer, or of the longest time-out of
+    -- one that nobody has the outcome of. Null where its start counts.
+    counted_at integer,
     delivery_latency integer generated always as (finished_at - created_at) stored,
     status integer,
     error text,
@@ -92,6 +97,8 @@ create index attempts_claimed on attempts (claimed_at, worker_id) where state = 
 -- are not folded, however large the limit and so the number of those that are.
 create index attempts_starts on attempts (destination_id, folded, started_at desc, id desc)
     where started_at is not null and carried_by is null;
+create index attempts_answers on attempts (destination_id, counted_at desc)
+    where counted_at is not null and carried_by is null;
 create index attempts_of_event on attempts (event_id);
 create index attempts_of_destination on attempts (destination_id, id);
 

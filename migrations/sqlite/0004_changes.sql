@@ -30,6 +30,8 @@ select
     iif(d.inherits, t.shape, d.shape) as shape,
     coalesce(d.max_in_flight, t.max_in_flight) as max_in_flight,
     d.safety_margin,
+    d.margin_cap,
+    d.count,
     iif(d.deleted_at is null, d.state, 'disabled') as state
 from (
     select *,
@@ -54,6 +56,9 @@ select
     e.deleted_at,
     (
         h.state = 'active' and e.state = 'active'
+        -- Who counts something else allows other things.
+        and coalesce(e.count, 'start') = coalesce(h.count, 'start')
+        and coalesce(e.margin_cap, 0.01) <= coalesce(h.margin_cap, 0.01)
         -- Null is measured, and may be larger or smaller than one that is set.
         and (
             e.safety_margin is h.safety_margin
@@ -118,6 +123,8 @@ where e.limit_per_second is not h.limit_per_second
     or e.shape is not h.shape
     or e.max_in_flight is not h.max_in_flight
     or e.safety_margin is not h.safety_margin
+    or e.margin_cap is not h.margin_cap
+    or e.count is not h.count
     or e.state is not h.state;
 
 -- To insert a destination here is to carry out its change: revoke, mark, write
@@ -150,11 +157,11 @@ begin
     insert into limit_history (
         destination_id, in_force_from,
         limit_per_second, limit_per_minute, limit_per_hour, limit_per_day, unlimited, burst, shape,
-        max_in_flight, safety_margin, state
+        max_in_flight, safety_margin, margin_cap, count, state
     )
     select destination_id, c.now + iif(new.revokes, 1000, 0),
         limit_per_second, limit_per_minute, limit_per_hour, limit_per_day, unlimited, burst, shape,
-        max_in_flight, safety_margin, state
+        max_in_flight, safety_margin, margin_cap, count, state
     from effective_limits, store_clock c
     where destination_id = new.destination_id;
 
@@ -167,7 +174,7 @@ end;
 create trigger destinations_after_update
 after update of
     tenant_id, url, limit_per_second, limit_per_minute, limit_per_hour, limit_per_day, unlimited,
-    burst, shape, max_in_flight, safety_margin, state, deleted_at
+    burst, shape, max_in_flight, safety_margin, margin_cap, count, state, deleted_at
 on destinations
 when old.url is not new.url
     or old.tenant_id is not new.tenant_id
@@ -190,11 +197,11 @@ begin
     insert into limit_history (
         destination_id, in_force_from,
         limit_per_second, limit_per_minute, limit_per_hour, limit_per_day, unlimited, burst, shape,
-        max_in_flight, safety_margin, state
+        max_in_flight, safety_margin, margin_cap, count, state
     )
     select destination_id, c.now,
         limit_per_second, limit_per_minute, limit_per_hour, limit_per_day, unlimited, burst, shape,
-        max_in_flight, safety_margin, state
+        max_in_flight, safety_margin, margin_cap, count, state
     from effective_limits, store_clock c
     where destination_id = new.id;
 end;

@@ -28,6 +28,12 @@
 //! **Corollary.** If requests take between d and d + J from their first byte to the
 //! receiver's clock, no window of the whole P at the receiver holds more than L.
 //!
+//! **Where answers count** ([`Count::Response`]), `end(q)` is the end of q's answer, or of
+//! its time-out, and what has neither counts in every window. A request arrives between
+//! its start and that end, so the proof above holds of arrivals as it stands, with J = 0
+//! and whatever the network does: of those that arrive in (w − P, w] take p, the one
+//! admitted last; any other q of them has `end(q)` > w − P ≥ `not_before(p)` − P.
+//!
 //! [`round`] asks the rule for many destinations at once, and shares what the
 //! fleet has room for between them.
 //!
@@ -61,11 +67,15 @@ pub use meter::Meter;
 use meter::{BUCKET_STARTS_MAX, counted_starts};
 pub use plan::{Gate, Opening, openings};
 pub use round::{Candidate, Decided, Round, round};
-pub use start::{MAX_CLAIM_TO_SEND, known_until, latest_start, start_of};
+pub use start::{
+    LONGEST_ANSWER, MAX_CLAIM_TO_SEND, MAX_REQUEST_TIMEOUT, known_until, latest_start, start_of,
+};
 pub use usage::{Backlog, Bucket, CoarseStarts, Outstanding, Usage, next_due};
 
 use plan::Plan;
 
+#[cfg(doc)]
+use crate::limit::Count;
 use crate::policy::{Policy, Rate};
 use crate::time::Timestamp;
 
@@ -159,7 +169,7 @@ pub fn newest_starts(policy: &Policy) -> Option<Newest> {
         return None;
     };
     let exact = limited.windows.iter().filter(|limit| !limit.is_coarse());
-    Newest::of(exact.map(|limit| (policy.stretched(limit.period), limit.max.get())))
+    Newest::of(exact.map(|limit| (policy.stretched(*limit), limit.max.get())))
 }
 
 /// Of which starts [`Usage::claims`] must hold the claims for this policy, by

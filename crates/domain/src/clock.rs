@@ -219,7 +219,7 @@ pub fn freeze_for(policy: &Policy) -> Duration {
     };
     let refill = limited.pacing.map(|pacing| pacing.refill);
     (limited.windows.iter().copied().chain(refill))
-        .map(|limit| policy.stretched(limit.period))
+        .map(|limit| policy.stretched(limit))
         .max()
         .unwrap_or_default()
         .min(MAX_FREEZE)

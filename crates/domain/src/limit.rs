@@ -138,6 +138,46 @@ impl Shape {
     }
 }
 
+/// Until when a limit counts a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Count {
+    /// Its start: exact at the receiver as long as the way there differs by no more
+    /// than the margin.
+    #[default]
+    Start,
+    /// The end of its answer, and without one the end of its time-out: exact at the
+    /// receiver whatever the network does, for a round trip in each period.
+    Response,
+}
+
+impl Count {
+    /// The word, as in SQL and JSON.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Start => "start",
+            Self::Response => "response",
+        }
+    }
+}
+
+/// The text is nothing that can be counted.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("unknown count {0:?}: expected start or response")]
+pub struct UnknownCount(pub String);
+
+impl FromStr for Count {
+    type Err = UnknownCount;
+    fn from_str(text: &str) -> Result<Self, UnknownCount> {
+        match text {
+            "start" => Ok(Self::Start),
+            "response" => Ok(Self::Response),
+            other => Err(UnknownCount(other.to_owned())),
+        }
+    }
+}
+
 /// The text is no shape.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("unknown shape {0:?}: expected sliding_window, token_bucket or leaky_bucket")]

@@ -10,8 +10,9 @@
 //! J is measured: nobody can see a request arrive, but the way there is a part of the
 //! response time r, so how much r differs tells how much the way does. J is the 99th
 //! percentile of r less the shortest, no less than [`LEAST`] and no more than
-//! [`MOST`] of the period. A receiver that takes its time over some requests makes
-//! it larger than the network does, and the cap bounds what that costs.
+//! a cap, a part of the period: [`MOST`], or what its owner sets. A receiver that takes
+//! its time over some requests makes it larger than the network does, and the cap bounds
+//! what that costs.
 //!
 //! It stretches windows. A bucket promises `burst + r·(t + SLACK)`, and has room for the
 //! network in its slack: only a margin that was set by hand slows it.
@@ -25,8 +26,8 @@ use crate::time::Timestamp;
 /// The smallest margin that is measured: what a network does even where nothing shows.
 pub const LEAST: Duration = Duration::from_millis(1);
 
-/// The largest margin that is measured, as a part of the period: so it costs no more of
-/// a limit than that.
+/// The largest margin that is measured, as a part of the period, unless its owner sets
+/// another: so it costs no more of a limit than that.
 pub const MOST: f64 = 0.01;
 
 /// How many of a destination's last response times are looked at.
@@ -50,9 +51,14 @@ pub const SAID_EVERY: Duration = Duration::from_secs(60);
 pub enum Margin {
     /// Its owner's: this part of each period.
     Set(f64),
-    /// By its response times; `None` of one that has not answered often enough lately,
-    /// which has the largest.
-    Measured(Option<Spread>),
+    /// By its response times.
+    Measured {
+        /// How much they differ; `None` of one that has not answered often enough
+        /// lately, which has the largest margin.
+        spread: Option<Spread>,
+        /// The largest, as a part of each period.
+        cap: f64,
+    },
 }
 
 impl Margin {
@@ -65,20 +71,24 @@ impl Margin {
     /// let (second, minute) = (Duration::from_secs(1), Duration::from_secs(60));
     /// let millis = Duration::from_millis;
     /// let spread = |least, most| Spread { least: millis(least), most: millis(most) };
-    /// let quick = Margin::Measured(Some(spread(2, 6)));
+    /// let measured = |spread, cap| Margin::Measured { spread: Some(spread), cap };
+    /// let quick = measured(spread(2, 6), 0.01);
     /// assert_eq!((quick.of(second), quick.of(minute)), (millis(4), millis(4)));
     /// // One that is slow at times: a hundredth of the period, and no more.
-    /// let slow = Margin::Measured(Some(spread(20, 260)));
+    /// let slow = measured(spread(20, 260), 0.01);
     /// assert_eq!((slow.of(second), slow.of(minute)), (millis(10), millis(240)));
+    /// // Or as much more as its owner lets it cost.
+    /// assert_eq!(measured(spread(20, 260), 0.1).of(second), millis(100));
     /// assert_eq!(Margin::Set(0.02).of(second), millis(20));
     /// ```
     #[must_use]
     pub fn of(self, period: Duration) -> Duration {
-        let most = period.mul_f64(MOST);
         match self {
             Self::Set(part) => period.mul_f64(part),
-            Self::Measured(None) => most,
-            Self::Measured(Some(spread)) => spread.width().max(LEAST).min(most),
+            Self::Measured { spread, cap } => {
+                let most = period.mul_f64(cap);
+                spread.map_or(most, |spread| spread.width().max(LEAST).min(most))
+            }
         }
     }
 }
@@ -88,8 +98,10 @@ impl fmt::Display for Margin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Set(part) => write!(f, "{part} of the period"),
-            Self::Measured(Some(_)) => f.write_str("measured"),
-            Self::Measured(None) => f.write_str("not measured yet"),
+            Self::Measured { spread, .. } => f.write_str(match spread {
+                Some(_) => "measured",
+                None => "not measured yet",
+            }),
         }
     }
 }
@@ -251,7 +263,8 @@ mod tests {
             (Some(spread(5, 12)), 7),
             (Some(spread(0, 15_000)), 10),
         ] {
-            let margin = Margin::Measured(measured).of(second);
+            let (spread, cap) = (measured, MOST);
+            let margin = Margin::Measured { spread, cap }.of(second);
             assert_eq!(margin, Duration::from_millis(millis), "{measured:?}");
         }
         assert_eq!(Margin::Set(0.0).of(second), Duration::ZERO);

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::limit::{Limit, MAX_LIMIT, Period, Shape};
-use crate::margin::{Margin, Spread};
+use crate::admission::LONGEST_ANSWER;
+use crate::limit::{Count, Limit, MAX_LIMIT, Period, Shape};
+use crate::margin::{self, Margin, Spread};
 use crate::smart::Pace;
 
 /// What a destination's or a tier's row says, column by column.
@@ -35,6 +36,11 @@ pub struct LimitSettings {
     /// By which part every period is stretched, for receivers that count
     /// arrivals: 0.02 makes a second 1.02 s. `None` to measure it ([`Margin`]).
     pub safety_margin: Option<f64>,
+    /// The largest margin that is measured, as a part of the period. `None` for a
+    /// hundredth ([`margin::MOST`]).
+    pub margin_cap: Option<f64>,
+    /// Until when a request counts. `None` for its start.
+    pub count: Option<Count>,
 }
 
 /// A setting that makes no sense, named by its column.
@@ -47,7 +53,7 @@ pub struct InvalidSettings {
     pub problem: String,
 }
 
-/// The largest `safety_margin`: a period made twice as long.
+/// The largest `safety_margin` and `margin_cap`: a period made twice as long.
 pub const MAX_SAFETY_MARGIN: f64 = 1.0;
 
 /// `max_in_flight` where none is set, or a quarter of a second's worth of the
@@ -67,6 +73,8 @@ impl LimitSettings {
         shape: None,
         max_in_flight: None,
         safety_margin: Some(0.0),
+        margin_cap: None,
+        count: None,
     };
 
     /// The four limits with their periods, the shortest first.
@@ -87,7 +95,7 @@ impl LimitSettings {
     }
 
     /// These settings with the tier's limits, shape and burst where they
-    /// inherit. `max_in_flight` and `safety_margin` are the destination's own;
+    /// inherit. `max_in_flight`, both margins and `count` are the destination's own;
     /// the first falls back to the tier's if it is not set.
     #[must_use]
     pub fn or_tier(&self, tier: &Self) -> Self {
@@ -101,6 +109,8 @@ impl LimitSettings {
         Self {
             max_in_flight,
             safety_margin: self.safety_margin,
+            margin_cap: self.margin_cap,
+            count: self.count,
             ..*tier
         }
     }
@@ -142,9 +152,14 @@ impl LimitSettings {
                 "cannot stand beside a limit: leave one of them out",
             );
         }
-        let mut margin = self.safety_margin.iter();
-        if !margin.all(|margin| (0.0..=MAX_SAFETY_MARGIN).contains(margin)) {
-            return refuse("safety_margin", "must be between 0 and 1");
+        let parts = [
+            ("safety_margin", self.safety_margin),
+            ("margin_cap", self.margin_cap),
+        ];
+        for (field, part) in parts {
+            if part.is_some_and(|part| !(0.0..=MAX_SAFETY_MARGIN).contains(&part)) {
+                return refuse(field, "must be between 0 and 1");
+            }
         }
         Ok(())
     }
@@ -163,11 +178,23 @@ impl LimitSettings {
         Policy {
             rate,
             max_in_flight: self.max_in_flight.unwrap_or(default).max(1),
-            margin: match self.safety_margin {
-                Some(part) => Margin::Set(part.clamp(0.0, MAX_SAFETY_MARGIN)),
-                None => Margin::Measured(None),
-            },
+            margin: self.margin(),
+            count: self.count.unwrap_or_default(),
             pace: None,
+        }
+    }
+
+    /// Where answers are counted nothing is left for a margin to hold, unless one is
+    /// set.
+    fn margin(&self) -> Margin {
+        let part = |part: f64| part.clamp(0.0, MAX_SAFETY_MARGIN);
+        match (self.safety_margin, self.count) {
+            (Some(set), _) => Margin::Set(part(set)),
+            (None, Some(Count::Response)) => Margin::Set(0.0),
+            (None, Some(Count::Start) | None) => Margin::Measured {
+                spread: None,
+                cap: part(self.margin_cap.unwrap_or(margin::MOST)),
+            },
         }
     }
 
@@ -192,20 +219,20 @@ impl LimitSettings {
                 burst: burst.max(1),
             })
         };
-        let pacing = match self.shape.unwrap_or_default() {
+        let shape = self.shape.unwrap_or_default();
+        let pacing = match shape {
             Shape::SlidingWindow => self
                 .burst
                 .filter(|burst| *burst < shortest.max.get())
                 .and_then(paced),
-            Shape::TokenBucket => {
-                limits.remove(0);
-                paced(self.burst.unwrap_or(shortest.max.get()))
-            }
-            Shape::LeakyBucket => {
-                limits.remove(0);
-                paced(1)
-            }
+            Shape::TokenBucket => paced(self.burst.unwrap_or(shortest.max.get())),
+            Shape::LeakyBucket => paced(1),
         };
+        // A bucket is planned by its slots and stands for its shortest window. No slot
+        // says when an answer comes: where those count, the window stays.
+        if shape != Shape::SlidingWindow && self.count != Some(Count::Response) {
+            limits.remove(0);
+        }
         Rate::Limited(Limited {
             windows: limits,
             pacing,
@@ -222,6 +249,8 @@ pub struct Policy {
     pub max_in_flight: u32,
     /// By how much its windows are longer than their periods.
     pub margin: Margin,
+    /// Until when a request counts in them.
+    pub count: Count,
     /// What smart delivery makes of it: slots are planned no faster.
     pub pace: Option<Pace>,
 }
@@ -272,10 +301,16 @@ pub struct Pacing {
 }
 
 impl Policy {
-    /// How long a window of this period is planned: stretched by the margin.
+    /// How long the window of this limit is planned: stretched by the margin; and by the
+    /// longest answer where that counts and all that is known are starts in buckets.
     #[must_use]
-    pub fn stretched(&self, period: Period) -> Duration {
-        period.duration() + self.margin.of(period.duration())
+    pub fn stretched(&self, limit: Limit) -> Duration {
+        let period = limit.period.duration();
+        let answer = match self.count {
+            Count::Response if limit.is_coarse() => LONGEST_ANSWER,
+            Count::Response | Count::Start => Duration::ZERO,
+        };
+        period + self.margin.of(period) + answer
     }
 
     /// How long a bucket takes to refill: stretched only by a margin that was set.
@@ -301,7 +336,7 @@ impl Policy {
     #[must_use]
     pub fn measured(self, spread: Option<Spread>) -> Self {
         let margin = match self.margin {
-            Margin::Measured(_) => Margin::Measured(spread),
+            Margin::Measured { cap, .. } => Margin::Measured { spread, cap },
             set @ Margin::Set(_) => set,
         };
         Self { margin, ..self }
@@ -310,7 +345,7 @@ impl Policy {
     fn set_margin(&self) -> f64 {
         match self.margin {
             Margin::Set(part) => part,
-            Margin::Measured(_) => 0.0,
+            Margin::Measured { .. } => 0.0,
         }
     }
 
@@ -419,6 +454,8 @@ mod tests {
         shape: Some(Shape::TokenBucket),
         max_in_flight: None,
         safety_margin: None,
+        margin_cap: None,
+        count: None,
     };
 
     #[test]

@@ -10,7 +10,7 @@ use domain::{ids::TenantId, limit};
 use uuid::Uuid;
 
 use crate::destinations::{Refusal, Row, Stored, Wanted};
-use crate::resource::{DeletionPolicy, DestinationSpec, Shape};
+use crate::resource::{Count, DeletionPolicy, DestinationSpec, Shape};
 use crate::verdict::{Reason, Verdict};
 
 /// Between two looks at a destination that has work.
@@ -189,6 +189,8 @@ impl Wanted {
             shape: spec.shape.map(Shape::in_domain),
             max_in_flight: number("maxInFlight", spec.max_in_flight)?,
             safety_margin: spec.safety_margin,
+            margin_cap: spec.margin_cap,
+            count: spec.count.map(Count::in_domain),
         };
         Ok(Self {
             name: name.to_owned(),
@@ -219,6 +221,15 @@ impl Shape {
             Self::SlidingWindow => limit::Shape::SlidingWindow,
             Self::TokenBucket => limit::Shape::TokenBucket,
             Self::LeakyBucket => limit::Shape::LeakyBucket,
+        }
+    }
+}
+
+impl Count {
+    const fn in_domain(self) -> limit::Count {
+        match self {
+            Self::Start => limit::Count::Start,
+            Self::Response => limit::Count::Response,
         }
     }
 }

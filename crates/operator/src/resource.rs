@@ -107,6 +107,13 @@ pub struct DestinationSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.0, max = 1.0))]
     pub safety_margin: Option<f64>,
+    /// The largest margin that is measured, as a part of the period. Left out: 0.01.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub margin_cap: Option<f64>,
+    /// Until when a request counts: until its start, or the end of its answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub count: Option<Count>,
     /// Holds the backlog; events are still accepted.
     #[serde(default)]
     pub paused: bool,
@@ -153,6 +160,16 @@ pub enum Shape {
     SlidingWindow,
     TokenBucket,
     LeakyBucket,
+}
+
+/// Until when a request counts.
+#[derive(Serialize, Deserialize, JsonSchema, Debug, Clone, Copy, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub enum Count {
+    /// Until its start.
+    Start,
+    /// Until the end of its answer.
+    Response,
 }
 
 /// A key of a Secret in the same namespace, with `whsec_…` or `whsk_…` in it.

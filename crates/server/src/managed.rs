@@ -149,6 +149,8 @@ impl Destinations for ManagedDestinations {
                 shape: Some(limits.shape),
                 max_in_flight: Some(limits.max_in_flight),
                 safety_margin: Some(limits.safety_margin),
+                margin_cap: Some(limits.margin_cap),
+                count: Some(limits.count),
             },
             headers: None,
         };

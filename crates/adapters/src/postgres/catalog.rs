@@ -3,6 +3,7 @@
 
 use domain::external_id::ExternalId;
 use domain::ids::{DestinationId, TenantId};
+use domain::limit::Count;
 use domain::policy::LimitSettings;
 use domain::time::{Timestamp, micros};
 use engine::ports::{
@@ -30,6 +31,8 @@ struct Row {
     unlimited: bool,
     shape: Option<String>,
     safety_margin: Option<f64>,
+    margin_cap: Option<f64>,
+    count: Option<String>,
     tier_numbers: Vec<Option<i32>>,
     tier_unlimited: bool,
     tier_shape: Option<String>,
@@ -48,6 +51,8 @@ impl Row {
             unlimited: self.unlimited,
             shape: self.shape.as_deref(),
             safety_margin: self.safety_margin,
+            margin_cap: self.margin_cap,
+            count: self.count.as_deref(),
         };
         let tier = LimitColumns {
             table: "tiers",
@@ -56,6 +61,8 @@ impl Row {
             unlimited: self.tier_unlimited,
             shape: self.tier_shape.as_deref(),
             safety_margin: None,
+            margin_cap: None,
+            count: None,
         };
         let limits = own.settings()?;
         Ok(Destination {
@@ -86,7 +93,7 @@ macro_rules! select {
             d.limit_per_second, d.limit_per_minute, d.limit_per_hour, d.limit_per_day,
             d.burst, d.max_in_flight
         ] as numbers,
-        d.unlimited, d.shape, d.safety_margin,
+        d.unlimited, d.shape, d.safety_margin, d.margin_cap, d.count,
         array[
             t.limit_per_second, t.limit_per_minute, t.limit_per_hour, t.limit_per_day,
             t.burst, t.max_in_flight
@@ -226,9 +233,11 @@ pub(super) async fn create_destination(
         insert into destinations (
             id, tenant_id, name, url, event_types,
             limit_per_second, limit_per_minute, limit_per_hour, limit_per_day,
-            burst, max_in_flight, unlimited, shape, safety_margin, pass_traceparent, external_id
+            burst, max_in_flight, unlimited, shape, safety_margin, pass_traceparent, external_id,
+            margin_cap, count
         )
-        select $1, n.id, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16
+        select $1, n.id, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16,
+            $17, $18
         from tenants n where n.id = $2",
     )
     .bind(new.id.0)
@@ -247,6 +256,8 @@ pub(super) async fn create_destination(
     .bind(new.limits.safety_margin)
     .bind(new.pass_traceparent)
     .bind(new.external_id.as_ref().map(ExternalId::as_str))
+    .bind(new.limits.margin_cap)
+    .bind(new.limits.count.map(Count::as_str))
     .execute(connection)
     .await?;
     match created.rows_affected() {
@@ -369,7 +380,9 @@ pub(super) async fn update(
             shape = case when $7 then $15 else d.shape end,
             safety_margin = case when $7 then $16 else d.safety_margin end,
             pass_traceparent = coalesce($17, d.pass_traceparent),
-            external_id = coalesce($18, d.external_id)
+            external_id = coalesce($18, d.external_id),
+            margin_cap = case when $7 then $19 else d.margin_cap end,
+            count = case when $7 then $20 else d.count end
         where d.id = $1 and d.tenant_id = $2 and d.deleted_at is null",
     )
     .bind(id.0)
@@ -390,6 +403,8 @@ pub(super) async fn update(
     .bind(limits.safety_margin)
     .bind(change.pass_traceparent)
     .bind(change.external_id.as_ref().map(ExternalId::as_str))
+    .bind(limits.margin_cap)
+    .bind(limits.count.map(Count::as_str))
     .execute(connection)
     .await?;
     Ok(())

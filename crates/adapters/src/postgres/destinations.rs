@@ -89,6 +89,8 @@ struct DestinationRow {
     unlimited: Option<bool>,
     shape: Option<String>,
     safety_margin: Option<f64>,
+    margin_cap: Option<f64>,
+    count: Option<String>,
     tier_numbers: Vec<Option<i32>>,
     tier_unlimited: Option<bool>,
     tier_shape: Option<String>,
@@ -125,7 +127,7 @@ pub(super) async fn read_destinations(
                 d.limit_per_second, d.limit_per_minute, d.limit_per_hour, d.limit_per_day,
                 d.burst, d.max_in_flight
             ] as numbers,
-            d.unlimited, d.shape, d.safety_margin,
+            d.unlimited, d.shape, d.safety_margin, d.margin_cap, d.count,
             array[
                 t.limit_per_second, t.limit_per_minute, t.limit_per_hour, t.limit_per_day,
                 t.burst, t.max_in_flight
@@ -179,6 +181,8 @@ fn found(id: Uuid, row: &DestinationRow) -> Result<Found, Failure> {
         unlimited: row.unlimited.unwrap_or_default(),
         shape: row.shape.as_deref(),
         safety_margin: row.safety_margin,
+            margin_cap: row.margin_cap,
+            count: row.count.as_deref(),
     };
     let tier = LimitColumns {
         table: "tiers",
@@ -187,6 +191,8 @@ fn found(id: Uuid, row: &DestinationRow) -> Result<Found, Failure> {
         unlimited: row.tier_unlimited.unwrap_or_default(),
         shape: row.tier_shape.as_deref(),
         safety_margin: None,
+            margin_cap: None,
+            count: None,
     };
     let smart = Effective {
         per_second: row.smart_per_second,

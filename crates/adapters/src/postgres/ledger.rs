@@ -209,6 +209,8 @@ struct HistoryRow {
     unlimited: bool,
     shape: Option<String>,
     safety_margin: Option<f64>,
+    margin_cap: Option<f64>,
+    count: Option<String>,
     state: String,
 }
 
@@ -221,6 +223,8 @@ impl HistoryRow {
             unlimited: self.unlimited,
             shape: self.shape.as_deref(),
             safety_margin: self.safety_margin,
+            margin_cap: self.margin_cap,
+            count: self.count.as_deref(),
         };
         Ok(LimitHistory {
             in_force_from: Timestamp::from_micros(self.in_force_from),
@@ -244,7 +248,7 @@ pub(super) async fn limits_within(
                 h.limit_per_second, h.limit_per_minute, h.limit_per_hour, h.limit_per_day,
                 h.burst, h.max_in_flight
             ] as numbers,
-            h.unlimited, h.shape, h.safety_margin, h.state
+            h.unlimited, h.shape, h.safety_margin, h.margin_cap, h.count, h.state
         from (
             (
                 select * from limit_history l

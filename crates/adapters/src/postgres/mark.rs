@@ -15,11 +15,12 @@ use super::plan::Plan;
 
 const MARK_ADMITTED: &str = "-- admit: mark_admitted
     with picked as materialized (
-        select a.id, n.number, n.epoch, n.not_before, n.deadline, n.coarse, n.crowded
+        select a.id, n.number, n.epoch, n.not_before, n.deadline, n.coarse, n.crowded,
+            n.by_response
         from unnest(
             $1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[],
-            $6::boolean[], $7::boolean[]
-        ) as n (id, number, epoch, not_before, deadline, coarse, crowded)
+            $6::boolean[], $7::boolean[], $9::boolean[]
+        ) as n (id, number, epoch, not_before, deadline, coarse, crowded, by_response)
         join deliveries a on a.id = n.id
         where a.state = 'waiting'
         order by a.id
@@ -28,7 +29,8 @@ const MARK_ADMITTED: &str = "-- admit: mark_admitted
     update deliveries a
     set state = 'admitted', permit = p.number, epoch = p.epoch,
         not_before = from_micros(p.not_before), deadline = from_micros(p.deadline),
-        coarse = p.coarse, crowded = p.crowded, admitted_at = from_micros($8)
+        coarse = p.coarse, crowded = p.crowded, by_response = p.by_response,
+        admitted_at = from_micros($8)
     from picked p
     where a.id = p.id
     returning a.id";
@@ -41,7 +43,7 @@ pub(super) async fn mark_admitted(
 ) -> Result<HashSet<AttemptId>, Failure> {
     let (mut ids, mut numbers, mut epochs) = (vec![], vec![], vec![]);
     let (mut not_befores, mut deadlines) = (vec![], vec![]);
-    let (mut coarse, mut crowded) = (vec![], vec![]);
+    let (mut coarse, mut crowded, mut by_response) = (vec![], vec![], vec![]);
     for plan in plans {
         for permit in &plan.decided.permits {
             ids.push(permit.attempt.0);
@@ -50,6 +52,7 @@ pub(super) async fn mark_admitted(
             not_befores.push(permit.not_before.as_micros());
             deadlines.push(permit.deadline.as_micros());
             coarse.push(plan.decided.is_coarse);
+            by_response.push(plan.decided.by_response);
             crowded.push(plan.decided.decision.wakes(permit.number));
         }
     }
@@ -65,6 +68,7 @@ pub(super) async fn mark_admitted(
         .bind(coarse)
         .bind(crowded)
         .bind(now.as_micros())
+        .bind(by_response)
         .fetch_all(connection)
         .await?;
     Ok(marked.into_iter().map(AttemptId).collect())

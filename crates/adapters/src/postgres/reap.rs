@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use domain::admission::MAX_REQUEST_TIMEOUT;
 use domain::attempt::follow_up::{self, after_unknown};
 use domain::ids::DestinationId;
 use domain::limit::Period;
@@ -301,8 +302,11 @@ const GIVE_UP_STARTS: &str = "-- reap: give_up_starts
             case when l.worker_is_gone then $5 else $6 end as problem
     ),
     written as (
-        insert into ledger ({kept}, {started}, started_at, folded, state, error)
-        select {kept}, {started}, started_at, folded or coarse, 'unknown', problem from gone
+        insert into ledger ({kept}, {started}, started_at, counted_at, folded, state, error)
+        select {kept}, {started}, started_at,
+            case when by_response then started_at + $7::bigint * interval '1 microsecond' end,
+            folded or coarse, 'unknown', problem
+        from gone
     )
     select (select micros(now) from clock) as now, a.id, a.event_id, a.destination_id,
         a.tenant_id, a.try_number, a.tries_before, micros(a.expires_at) as expires_at,
@@ -325,6 +329,7 @@ async fn mark_unknown(
         .bind(integer(DEFAULT_MAX_TRIES))
         .bind(WORKER_IS_GONE)
         .bind(NO_OUTCOME_IN_TIME)
+        .bind(micros(MAX_REQUEST_TIMEOUT))
         .fetch_all(connection)
         .await?;
     // They come in any order.

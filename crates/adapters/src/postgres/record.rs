@@ -121,14 +121,16 @@ const RECORD_PLAIN: &str = "-- record_outcomes: record_plain
     gone as (
         delete from deliveries a using locked l
         where a.id = l.id
-        returning a.*, l.state as ended, l.sent_at, l.elapsed, l.status as answered,
+        returning a.*, l.state as ended, l.sent_at,
+            l.sent_at + l.elapsed * interval '1 microsecond' as ended_at, l.status as answered,
             l.error as problem, l.response_body as body
     )
     insert into ledger (
-        {kept}, {started}, folded, state, started_at, finished_at, status, error, response_body
+        {kept}, {started}, folded, state, started_at, finished_at, counted_at, status, error,
+        response_body
     )
-    select {kept}, {started}, folded, ended, sent_at,
-        sent_at + elapsed * interval '1 microsecond', answered, problem, body
+    select {kept}, {started}, folded, ended, sent_at, ended_at,
+        case when by_response then ended_at end, answered, problem, body
     from gone
     returning id, destination_id, crowded";
 
@@ -390,11 +392,12 @@ impl Steps {
             ),
             written as (
                 insert into ledger (
-                    {kept}, {started}, folded, state, started_at, finished_at, status, error,
-                    response_body, dead_letter
+                    {kept}, {started}, folded, state, started_at, finished_at, counted_at, status,
+                    error, response_body, dead_letter
                 )
                 select {kept}, {started}, folded or coarse, ended, from_micros(sent_at),
-                    from_micros(ended_at), answered, problem, body, died
+                    from_micros(ended_at), case when by_response then from_micros(ended_at) end,
+                    answered, problem, body, died
                 from gone
             )
             -- What was unknown until now.

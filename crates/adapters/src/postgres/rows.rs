@@ -47,7 +47,7 @@ pub(super) fn time(micros: Option<i64>) -> Option<Timestamp> {
 }
 
 /// The columns of limits: `array[per second, minute, hour, day, burst,
-/// max_in_flight]`, and the three that are no integers.
+/// max_in_flight]`, and those that are no integers.
 pub(super) struct LimitColumns<'a> {
     pub(super) table: &'static str,
     pub(super) row: &'a dyn Display,
@@ -55,6 +55,8 @@ pub(super) struct LimitColumns<'a> {
     pub(super) unlimited: bool,
     pub(super) shape: Option<&'a str>,
     pub(super) safety_margin: Option<f64>,
+    pub(super) margin_cap: Option<f64>,
+    pub(super) count: Option<&'a str>,
 }
 
 impl LimitColumns<'_> {
@@ -66,6 +68,9 @@ impl LimitColumns<'_> {
         let shape = (self.shape)
             .map(|shape| word(self.table, "shape", self.row, shape))
             .transpose()?;
+        let count = (self.count)
+            .map(|count| word(self.table, "count", self.row, count))
+            .transpose()?;
         Ok(LimitSettings {
             per_second: number(0),
             per_minute: number(1),
@@ -76,6 +81,8 @@ impl LimitColumns<'_> {
             shape,
             max_in_flight: number(5),
             safety_margin: self.safety_margin,
+            margin_cap: self.margin_cap,
+            count,
         })
     }
 }

@@ -36,6 +36,8 @@ struct Row {
     unlimited: bool,
     shape: Option<String>,
     safety_margin: Option<f64>,
+    margin_cap: Option<f64>,
+    count: Option<String>,
     tier_numbers: Vec<Option<i32>>,
     tier_unlimited: bool,
     tier_shape: Option<String>,
@@ -52,6 +54,8 @@ impl Row {
             unlimited: self.unlimited,
             shape: self.shape.as_deref(),
             safety_margin: self.safety_margin,
+            margin_cap: self.margin_cap,
+            count: self.count.as_deref(),
         };
         let tier = LimitColumns {
             table: "tiers",
@@ -60,6 +64,8 @@ impl Row {
             unlimited: self.tier_unlimited,
             shape: self.tier_shape.as_deref(),
             safety_margin: None,
+            margin_cap: None,
+            count: None,
         };
         Ok(own.settings()?.or_tier(&tier.settings()?).policy())
     }
@@ -169,7 +175,7 @@ async fn read(connection: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<Row>, F
                 d.limit_per_second, d.limit_per_minute, d.limit_per_hour, d.limit_per_day,
                 d.burst, d.max_in_flight
             ] as numbers,
-            d.unlimited, d.shape, d.safety_margin,
+            d.unlimited, d.shape, d.safety_margin, d.margin_cap, d.count,
             array[
                 t.limit_per_second, t.limit_per_minute, t.limit_per_hour, t.limit_per_day,
                 t.burst, t.max_in_flight

@@ -264,6 +264,8 @@ impl TierRow {
             unlimited: self.unlimited,
             shape: self.shape.as_deref(),
             safety_margin: None,
+            margin_cap: None,
+            count: None,
         };
         let number = |number: Option<i32>| number.map(|number| count(i64::from(number)));
         Ok(Tier {

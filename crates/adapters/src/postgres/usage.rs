@@ -9,7 +9,7 @@ use domain::admission::{
 };
 use domain::batch::{self, BatchRules, Leader, Lines, openings};
 use domain::ids::{AttemptId, DestinationId, Epoch, PermitNumber};
-use domain::limit::{Limit, Period};
+use domain::limit::{Count, Limit, Period};
 use domain::permit::Permit;
 use domain::policy::{Policy, Rate};
 use domain::time::Timestamp;
@@ -179,7 +179,7 @@ impl Scope {
             Rate::Limited(limited) => &limited.windows,
             Rate::Paused | Rate::Unlimited => &[],
         };
-        let since = |limit: &Limit| (now - policy.stretched(limit.period)).as_micros();
+        let since = |limit: &Limit| (now - policy.stretched(*limit)).as_micros();
         let most = read_ahead(policy);
         let ahead = question.batch.map_or(most, |rules| rules.read_ahead(most));
         let coarse = |period: Period| {
@@ -224,11 +224,11 @@ const USAGE: &str = "-- admit: usage
     from unnest(
         $1::uuid[], $2::integer[], $3::bigint[], $4::integer[], $5::bigint[],
         $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[], $11::bigint[],
-        $13::integer[], $14::bigint[]
+        $13::integer[], $14::bigint[], $16::boolean[]
     ) as r (
         id, exact_max, exact_since, ahead, first_after,
         second_since, minute_since, hour_since, day_since, coarse_since,
-        claims_max, claims_since
+        claims_max, claims_since, by_response
     )
     cross join lateral (
         select
@@ -263,18 +263,36 @@ const USAGE: &str = "-- admit: usage
         from (
             select y.started_at from (
                 select f.started_at from unnest(h.flying_starts) as f (started_at)
-                where f.started_at > r.exact_since
+                where f.started_at > r.exact_since and not r.by_response
                 union all
                 (
                     select micros(a.started_at) from ledger a
-                    where a.destination_id = r.id and not a.folded and a.carried_by is null
+                    where not r.by_response
+                        and a.destination_id = r.id and not a.folded and a.carried_by is null
                         and a.started_at > from_micros(r.exact_since) and a.id {in_days}
                     order by a.started_at desc limit r.exact_max
                 )
                 union all
                 (
                     select micros(a.started_at) from ledger a
-                    where a.destination_id = r.id and a.folded and a.carried_by is null
+                    where not r.by_response
+                        and a.destination_id = r.id and a.folded and a.carried_by is null
+                        and a.started_at > from_micros(r.exact_since) and a.id {in_days}
+                    order by a.started_at desc limit r.exact_max
+                )
+                union all
+                -- Where answers count: their ends, and what had its permit before they did.
+                (
+                    select micros(a.counted_at) from ledger a
+                    where r.by_response and a.destination_id = r.id and a.carried_by is null
+                        and a.counted_at > from_micros(r.exact_since) and a.id {in_days}
+                    order by a.counted_at desc limit r.exact_max
+                )
+                union all
+                (
+                    select micros(a.started_at) from ledger a
+                    where r.by_response and a.destination_id = r.id and a.carried_by is null
+                        and a.folded in (false, true) and a.counted_at is null
                         and a.started_at > from_micros(r.exact_since) and a.id {in_days}
                     order by a.started_at desc limit r.exact_max
                 )
@@ -417,6 +435,11 @@ async fn fetch(
         .bind(claims)
         .bind(claims_since)
         .bind(open.first())
+        .bind(
+            (questions.iter())
+                .map(|q| q.policy.count == Count::Response)
+                .collect::<Vec<_>>(),
+        )
         .fetch_all(connection)
         .await?)
 }

@@ -18,15 +18,15 @@ use rusqlite::{Row, Transaction};
 
 use super::fault::Fault;
 use super::response_times::spread;
-use super::rows::{all, batch_settings, execute, first, maybe_time, settings, time, word};
+use super::rows::{all, batch_settings, execute, first, maybe_time, settings, tier_settings, time, word};
 use super::usage::read_usage;
 
 const DESTINATION: &str = "
     -- admit: limits as they are now, and what admission remembers
     select d.limit_per_second, d.limit_per_minute, d.limit_per_hour, d.limit_per_day, d.unlimited,
-        d.burst, d.shape, d.max_in_flight, d.safety_margin,
+        d.burst, d.shape, d.max_in_flight, d.safety_margin, d.margin_cap, d.count,
         t.limit_per_second, t.limit_per_minute, t.limit_per_hour, t.limit_per_day, t.unlimited,
-        t.burst, t.shape, t.max_in_flight, null,
+        t.burst, t.shape, t.max_in_flight,
         d.state, d.epoch, coalesce(p.last_permit, 0), coalesce(p.meter_missing_micro, 0),
         p.meter_as_of, nullif(max(coalesce(p.held_until, 0), coalesce(h.held_until, 0)), 0),
         d.epoch is not p.meter_epoch, h.opened_at is not null, s.per_second, s.max_in_flight,
@@ -80,7 +80,7 @@ const MARK_ADMITTED: &str = "
     -- admit: a permit
     update attempts
     set state = 'admitted', permit = ?2, epoch = ?3, not_before = ?4, deadline = ?5, coarse = ?6,
-        crowded = ?7, admitted_at = ?8
+        crowded = ?7, admitted_at = ?8, by_response = ?9
     where id = ?1 and state = 'waiting'";
 
 const REMEMBER: &str = "
@@ -201,6 +201,7 @@ impl Read {
                 now,
                 permit,
                 (decided.is_coarse, decision.wakes(permit.number)),
+                decided.by_response,
             )?;
         }
         let meter = decision.meter;
@@ -240,29 +241,29 @@ struct Destination {
 
 fn destination(row: &Row<'_>, now: Timestamp) -> Result<Destination, Fault> {
     let smart = Effective {
-        per_second: row.get(26)?,
-        max_in_flight: row.get(27)?,
+        per_second: row.get(27)?,
+        max_in_flight: row.get(28)?,
     };
-    let configured = settings(row, 0)?.or_tier(&settings(row, 9)?).policy();
-    let state: DestinationState = word(row, 18, ("destinations", "state"))?;
+    let configured = settings(row, 0)?.or_tier(&tier_settings(row, 11)?).policy();
+    let state: DestinationState = word(row, 19, ("destinations", "state"))?;
     let usage = Usage {
         meter: Meter {
-            missing_micro: row.get(21)?,
-            as_of: maybe_time(row, 22)?.unwrap_or(Timestamp::MIN),
+            missing_micro: row.get(22)?,
+            as_of: maybe_time(row, 23)?.unwrap_or(Timestamp::MIN),
         },
-        recount: row.get(24)?,
-        held_until: maybe_time(row, 23)?,
-        deferred_until: maybe_time(row, 33)?,
-        probing: row.get(25)?,
+        recount: row.get(25)?,
+        held_until: maybe_time(row, 24)?,
+        deferred_until: maybe_time(row, 34)?,
+        probing: row.get(26)?,
         ..Usage::default()
     };
     Ok(Destination {
-        policy: in_force(configured.measured(spread(row, 35, now)?), smart, state),
-        epoch: Epoch(row.get(19)?),
-        last_permit: row.get(20)?,
-        tenant: (word(row, 28, ("tenants", "id"))?, row.get(29)?),
-        batch: batch_settings(row, 30)?.rules(),
-        failing: is_failing(row.get(34)?, usage.probing),
+        policy: in_force(configured.measured(spread(row, 36, now)?), smart, state),
+        epoch: Epoch(row.get(20)?),
+        last_permit: row.get(21)?,
+        tenant: (word(row, 29, ("tenants", "id"))?, row.get(30)?),
+        batch: batch_settings(row, 31)?.rules(),
+        failing: is_failing(row.get(35)?, usage.probing),
         usage,
     })
 }
@@ -317,6 +318,7 @@ fn mark_admitted(
     now: Timestamp,
     permit: &Permit,
     (coarse, crowded): (bool, bool),
+    by_response: bool,
 ) -> Result<(), Fault> {
     let row = (
         permit.attempt.0,
@@ -327,6 +329,7 @@ fn mark_admitted(
         coarse,
         crowded,
         now.as_micros(),
+        by_response,
     );
     execute(tx, MARK_ADMITTED, row)?;
     Ok(())

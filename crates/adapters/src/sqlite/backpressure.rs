@@ -21,7 +21,7 @@ use uuid::Uuid;
 use super::SqliteStore;
 use super::fault::Fault;
 use super::keys;
-use super::rows::{all, execute, first, maybe_time, settings, time, word};
+use super::rows::{all, execute, first, maybe_time, settings, tier_settings, time, word};
 
 const READ: &str = "
     -- standings: read
@@ -37,9 +37,9 @@ const LAST: &str = "
 const DESTINATION: &str = "
     -- standings: whose it is, and its limits
     select d.limit_per_second, d.limit_per_minute, d.limit_per_hour, d.limit_per_day, d.unlimited,
-        d.burst, d.shape, d.max_in_flight, d.safety_margin,
+        d.burst, d.shape, d.max_in_flight, d.safety_margin, d.margin_cap, d.count,
         t.limit_per_second, t.limit_per_minute, t.limit_per_hour, t.limit_per_day, t.unlimited,
-        t.burst, t.shape, t.max_in_flight, null, d.tenant_id, d.state, s.per_second,
+        t.burst, t.shape, t.max_in_flight, d.tenant_id, d.state, s.per_second,
         s.max_in_flight, d.deleted_at is null and d.state <> 'disabled'
     from destinations d
     join tenants n on n.id = d.tenant_id
@@ -217,18 +217,18 @@ fn limit(
     destination: DestinationId,
 ) -> Result<Option<(TenantId, Option<f64>, bool)>, Fault> {
     first(tx, DESTINATION, [destination.to_string()], |row| {
-        let state: DestinationState = word(row, 19, ("destinations", "state"))?;
+        let state: DestinationState = word(row, 20, ("destinations", "state"))?;
         let smart = Effective {
-            per_second: row.get(20)?,
-            max_in_flight: row.get(21)?,
+            per_second: row.get(21)?,
+            max_in_flight: row.get(22)?,
         };
-        let configured = settings(row, 0)?.or_tier(&settings(row, 9)?).policy();
+        let configured = settings(row, 0)?.or_tier(&tier_settings(row, 11)?).policy();
         let limit = match state {
             DestinationState::Active => configured.slowed(smart).starts_per_second(),
             DestinationState::Paused | DestinationState::Disabled => Some(0.0),
         };
-        let tenant = word(row, 18, ("destinations", "tenant_id"))?;
-        Ok((tenant, limit, row.get(22)?))
+        let tenant = word(row, 19, ("destinations", "tenant_id"))?;
+        Ok((tenant, limit, row.get(23)?))
     })
 }
 

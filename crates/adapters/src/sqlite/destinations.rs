@@ -2,6 +2,7 @@
 
 use domain::external_id::ExternalId;
 use domain::ids::{DestinationId, TenantId};
+use domain::limit::Count;
 use domain::policy::LimitSettings;
 use domain::time::Timestamp;
 use engine::ports::{
@@ -12,13 +13,13 @@ use rusqlite::{Connection, Row, Transaction, params};
 
 use super::fault::Fault;
 use super::response_times::spread;
-use super::rows::{all, execute, first, settings, time, word};
+use super::rows::{all, execute, first, settings, tier_settings, time, word};
 
 const SELECT: &str = "
     select d.limit_per_second, d.limit_per_minute, d.limit_per_hour, d.limit_per_day, d.unlimited,
-        d.burst, d.shape, d.max_in_flight, d.safety_margin,
+        d.burst, d.shape, d.max_in_flight, d.safety_margin, d.margin_cap, d.count,
         t.limit_per_second, t.limit_per_minute, t.limit_per_hour, t.limit_per_day, t.unlimited,
-        t.burst, t.shape, t.max_in_flight, null,
+        t.burst, t.shape, t.max_in_flight,
         d.id, d.tenant_id, d.name, d.url, d.event_types, d.state, d.created_at,
         d.pass_traceparent, (select now from store_clock),
         r.least_micros, r.least_at, r.most_micros, r.most_at, d.external_id
@@ -31,8 +32,8 @@ const INSERT: &str = "
     -- create_destination
     insert into destinations (id, tenant_id, name, url, event_types, limit_per_second,
         limit_per_minute, limit_per_hour, limit_per_day, unlimited, burst, shape, max_in_flight,
-        safety_margin, created_at, pass_traceparent, external_id)
-    values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)";
+        safety_margin, created_at, pass_traceparent, external_id, margin_cap, count)
+    values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)";
 
 /// One statement, so that the trigger sees one change.
 const CHANGE: &str = "
@@ -50,7 +51,9 @@ const CHANGE: &str = "
         max_in_flight = iif(?7, ?15, max_in_flight),
         safety_margin = iif(?7, ?16, safety_margin),
         pass_traceparent = coalesce(?17, pass_traceparent),
-        external_id = coalesce(?18, external_id)
+        external_id = coalesce(?18, external_id),
+        margin_cap = iif(?7, ?19, margin_cap),
+        count = iif(?7, ?20, count)
     where id = ?1 and tenant_id = ?2 and deleted_at is null";
 
 const CALLED: &str = "
@@ -76,7 +79,7 @@ const HISTORY: &str = "
     select * from (
         select * from (
             select limit_per_second, limit_per_minute, limit_per_hour, limit_per_day, unlimited,
-                burst, shape, max_in_flight, safety_margin, in_force_from, state, id
+                burst, shape, max_in_flight, safety_margin, margin_cap, count, in_force_from, state, id
             from limit_history indexed by limit_history_of_destination
             where destination_id = ?1 and in_force_from > ?2 and in_force_from < ?4
             order by in_force_from desc, id desc limit ?3
@@ -84,7 +87,7 @@ const HISTORY: &str = "
         union all
         select * from (
             select limit_per_second, limit_per_minute, limit_per_hour, limit_per_day, unlimited,
-                burst, shape, max_in_flight, safety_margin, in_force_from, state, id
+                burst, shape, max_in_flight, safety_margin, margin_cap, count, in_force_from, state, id
             from limit_history indexed by limit_history_of_destination
             where destination_id = ?1 and in_force_from <= ?2
             order by in_force_from desc, id desc limit 1
@@ -156,6 +159,8 @@ pub(super) fn create(
             now.as_micros(),
             new.pass_traceparent,
             new.external_id.as_ref().map(ExternalId::as_str),
+            limits.margin_cap,
+            limits.count.map(Count::as_str),
         ];
         execute(tx, INSERT, row)
     })?;
@@ -253,6 +258,8 @@ pub(super) fn change(
             limits.safety_margin,
             change.pass_traceparent,
             change.external_id.as_ref().map(ExternalId::as_str),
+            limits.margin_cap,
+            limits.count.map(Count::as_str),
         ];
         execute(tx, CHANGE, row)
     })?;
@@ -293,8 +300,8 @@ pub(super) fn limits_within(
 fn entry(row: &Row<'_>) -> Result<LimitHistory, Fault> {
     Ok(LimitHistory {
         effective: settings(row, 0)?,
-        in_force_from: time(row, 9)?,
-        state: word(row, 10, ("limit_history", "state"))?,
+        in_force_from: time(row, 11)?,
+        state: word(row, 12, ("limit_history", "state"))?,
     })
 }
 
@@ -323,8 +330,8 @@ fn event_types(types: &[String]) -> Result<String, Fault> {
 
 fn destination(row: &Row<'_>) -> Result<Destination, Fault> {
     let limits: LimitSettings = settings(row, 0)?;
-    let id: DestinationId = word(row, 18, ("destinations", "id"))?;
-    let types: String = row.get(22)?;
+    let id: DestinationId = word(row, 19, ("destinations", "id"))?;
+    let types: String = row.get(23)?;
     let event_types = serde_json::from_str(&types).map_err(|error| StoreError::Corrupt {
         table: "destinations",
         column: "event_types",
@@ -333,16 +340,16 @@ fn destination(row: &Row<'_>) -> Result<Destination, Fault> {
     })?;
     Ok(Destination {
         id,
-        external_id: row.get::<_, Option<String>>(31)?.map(ExternalId::kept),
-        tenant: word(row, 19, ("destinations", "tenant_id"))?,
-        name: row.get(20)?,
-        url: row.get(21)?,
+        external_id: row.get::<_, Option<String>>(32)?.map(ExternalId::kept),
+        tenant: word(row, 20, ("destinations", "tenant_id"))?,
+        name: row.get(21)?,
+        url: row.get(22)?,
         event_types,
-        state: word(row, 23, ("destinations", "state"))?,
+        state: word(row, 24, ("destinations", "state"))?,
         limits,
-        effective: limits.or_tier(&settings(row, 9)?),
-        spread: spread(row, 27, time(row, 26)?)?,
-        pass_traceparent: row.get(25)?,
-        created_at: time(row, 24)?,
+        effective: limits.or_tier(&tier_settings(row, 11)?),
+        spread: spread(row, 28, time(row, 27)?)?,
+        pass_traceparent: row.get(26)?,
+        created_at: time(row, 25)?,
     })
 }

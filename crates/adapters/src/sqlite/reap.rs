@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use domain::admission::MAX_REQUEST_TIMEOUT;
 use domain::attempt::follow_up::{self, after_unknown};
 use domain::ids::{AttemptId, DestinationId, PermitNumber};
 use domain::retry::DEFAULT_MAX_TRIES;
-use domain::time::Timestamp;
+use domain::time::{Timestamp, micros};
 use engine::ports::{
     DRAINED_AFTER, NO_OUTCOME_IN_TIME, PutOff, ReapRules, Reaped, StoreError, WORKER_IS_GONE, Wakes,
 };
@@ -44,7 +45,8 @@ const GIVEN_UP: &str = "
 
 const MARK_UNKNOWN: &str = "
     -- reap: nobody knows what became of it
-    update attempts set state = 'unknown', error = ?2, dead_letter = ?3, folded = folded or ?4
+    update attempts set state = 'unknown', error = ?2, dead_letter = ?3, folded = folded or ?4,
+        counted_at = iif(by_response, started_at + ?5, null)
     where id = ?1";
 
 const TO_DRAIN: &str = "
@@ -331,7 +333,13 @@ fn give_up(
         execute(
             tx,
             MARK_UNKNOWN,
-            (start.id, error, next.dead_letter, start.to_fold),
+            (
+                start.id,
+                error,
+                next.dead_letter,
+                start.to_fold,
+                micros(MAX_REQUEST_TIMEOUT),
+            ),
         )?;
         if start.to_fold {
             buckets.add(&start.event.destination, start.started_at);

@@ -29,7 +29,8 @@ const FINISH: &str = "
     -- record_outcomes: the outcome
     update attempts
     set state = ?2, finished_at = ?3, status = ?4, error = ?5, response_body = ?6,
-        dead_letter = ?7, folded = folded or ?8, started_at = ?9
+        dead_letter = ?7, folded = folded or ?8, started_at = ?9,
+        counted_at = iif(by_response, coalesce(counted_at, ?3), null)
     where id = ?1";
 
 const CANCEL_RETRY: &str = "

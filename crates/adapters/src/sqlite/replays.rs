@@ -16,7 +16,7 @@ use engine::ports::{
 use rusqlite::{Connection, Row, Transaction};
 
 use super::fault::Fault;
-use super::rows::{all, execute, first, maybe_time, settings, time, word};
+use super::rows::{all, execute, first, maybe_time, settings, tier_settings, time, word};
 
 const DEAD_LETTER: &str = "
     -- create_replay: a single one
@@ -209,9 +209,9 @@ const RUNNING: &str = "
 const POLICY: &str = "
     -- advance_replays: limits as they are now
     select d.limit_per_second, d.limit_per_minute, d.limit_per_hour, d.limit_per_day, d.unlimited,
-        d.burst, d.shape, d.max_in_flight, d.safety_margin,
+        d.burst, d.shape, d.max_in_flight, d.safety_margin, d.margin_cap, d.count,
         t.limit_per_second, t.limit_per_minute, t.limit_per_hour, t.limit_per_day, t.unlimited,
-        t.burst, t.shape, t.max_in_flight, null,
+        t.burst, t.shape, t.max_in_flight,
         d.state, d.max_age_ms
     from destinations d
     join tenants n on n.id = d.tenant_id
@@ -285,11 +285,11 @@ fn policy(
     destination: DestinationId,
 ) -> Result<Option<(Policy, Option<i64>)>, Fault> {
     first(tx, POLICY, [destination.to_string()], |row| {
-        let mut policy = settings(row, 0)?.or_tier(&settings(row, 9)?).policy();
-        let state: DestinationState = word(row, 18, ("destinations", "state"))?;
+        let mut policy = settings(row, 0)?.or_tier(&tier_settings(row, 11)?).policy();
+        let state: DestinationState = word(row, 19, ("destinations", "state"))?;
         if state != DestinationState::Active {
             policy.rate = Rate::Paused;
         }
-        Ok((policy, row.get(19)?))
+        Ok((policy, row.get(20)?))
     })
 }

@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::str::FromStr;
 
 use domain::batch::BatchSettings;
-use domain::limit::Shape;
+use domain::limit::{Count, Shape};
 use domain::policy::LimitSettings;
 use domain::time::Timestamp;
 use engine::ports::StoreError;
@@ -52,9 +52,21 @@ pub(super) fn maybe_time(row: &Row<'_>, index: usize) -> Result<Option<Timestamp
     Ok(micros.map(Timestamp::from_micros))
 }
 
-/// The nine columns of [`LimitSettings`], in the order of the schema, the
+/// The eleven columns of [`LimitSettings`], in the order of the schema, the
 /// first of them at `first`.
 pub(super) fn settings(row: &Row<'_>, first: usize) -> Result<LimitSettings, Fault> {
+    let count: Option<String> = row.get(first + 10)?;
+    let count = count.map(|count| parse::<Count>(&count, ("destinations", "count")));
+    Ok(LimitSettings {
+        safety_margin: row.get(first + 8)?,
+        margin_cap: row.get(first + 9)?,
+        count: count.transpose()?,
+        ..tier_settings(row, first)?
+    })
+}
+
+/// The eight of them that tiers have.
+pub(super) fn tier_settings(row: &Row<'_>, first: usize) -> Result<LimitSettings, Fault> {
     let shape: Option<String> = row.get(first + 6)?;
     let shape = shape.map(|shape| parse::<Shape>(&shape, ("destinations", "shape")));
     Ok(LimitSettings {
@@ -66,7 +78,7 @@ pub(super) fn settings(row: &Row<'_>, first: usize) -> Result<LimitSettings, Fau
         burst: row.get(first + 5)?,
         shape: shape.transpose()?,
         max_in_flight: row.get(first + 7)?,
-        safety_margin: row.get(first + 8)?,
+        ..LimitSettings::default()
     })
 }
 

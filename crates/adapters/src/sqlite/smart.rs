@@ -15,7 +15,7 @@ use rusqlite::{Row, Transaction};
 use super::SqliteStore;
 use super::destinations::not_found;
 use super::fault::Fault;
-use super::rows::{all, execute, first, settings, time, word};
+use super::rows::{all, execute, first, settings, tier_settings, time, word};
 use crate::smart_memory;
 
 /// The answers of a batch, by destination.
@@ -24,9 +24,9 @@ pub(super) type Samples = BTreeMap<DestinationId, Vec<Sample>>;
 const READ: &str = "
     -- smart: the limits, and what is remembered
     select d.limit_per_second, d.limit_per_minute, d.limit_per_hour, d.limit_per_day, d.unlimited,
-        d.burst, d.shape, d.max_in_flight, d.safety_margin,
+        d.burst, d.shape, d.max_in_flight, d.safety_margin, d.margin_cap, d.count,
         t.limit_per_second, t.limit_per_minute, t.limit_per_hour, t.limit_per_day, t.unlimited,
-        t.burst, t.shape, t.max_in_flight, null, s.memory, s.begun_at
+        t.burst, t.shape, t.max_in_flight, s.memory, s.begun_at
     from smart_limits s
     join destinations d on d.id = s.destination_id
     join tenants n on n.id = d.tenant_id
@@ -80,9 +80,9 @@ pub(super) fn judge(
 ) -> Result<(), Fault> {
     for (destination, of_one) in samples {
         let read = first(tx, READ, [destination.to_string()], |row| {
-            let policy = settings(row, 0)?.or_tier(&settings(row, 9)?).policy();
-            let memory: Option<String> = row.get(18)?;
-            Ok((policy, memory, time(row, 19)?))
+            let policy = settings(row, 0)?.or_tier(&tier_settings(row, 11)?).policy();
+            let memory: Option<String> = row.get(19)?;
+            Ok((policy, memory, time(row, 20)?))
         })?;
         let Some((policy, memory, begun_at)) = read else {
             continue;

@@ -12,7 +12,7 @@ use rusqlite::{Connection, Row, Transaction, params};
 use super::SqliteStore;
 use super::destinations::dated;
 use super::fault::Fault;
-use super::rows::{all, execute, first, settings, time, word};
+use super::rows::{all, execute, first, tier_settings, time, word};
 
 const INSERT: &str = "
     -- create_tenant
@@ -42,7 +42,7 @@ const CHANGE: &str = "
 const TIERS: &str = "
     -- tiers
     select limit_per_second, limit_per_minute, limit_per_hour, limit_per_day, unlimited, burst,
-        shape, max_in_flight, null, name, tenant_max_in_flight, tenant_ingest_per_second,
+        shape, max_in_flight, name, tenant_max_in_flight, tenant_ingest_per_second,
         tenant_max_destinations
     from tiers where ?1 is null or name = ?1 order by name";
 
@@ -282,10 +282,10 @@ fn tenant(row: &Row<'_>) -> Result<Tenant, Fault> {
 
 fn tier(row: &Row<'_>) -> Result<Tier, Fault> {
     Ok(Tier {
-        limits: settings(row, 0)?,
-        name: row.get(9)?,
-        tenant_max_in_flight: row.get(10)?,
-        tenant_ingest_per_second: row.get(11)?,
-        tenant_max_destinations: row.get(12)?,
+        limits: tier_settings(row, 0)?,
+        name: row.get(8)?,
+        tenant_max_in_flight: row.get(9)?,
+        tenant_ingest_per_second: row.get(10)?,
+        tenant_max_destinations: row.get(11)?,
     })
 }

@@ -10,6 +10,7 @@ use std::time::Duration;
 use domain::admission::{
     Bucket, CoarseStarts, Newest, Outstanding, Usage, newest_claims, newest_starts,
 };
+use domain::limit::Count;
 use domain::policy::{Limited, Policy, Rate};
 use domain::time::Timestamp;
 use rusqlite::Transaction;
@@ -39,6 +40,21 @@ const STARTS: &str = "
     where destination_id = ?1 and folded = ?2 and started_at > ?3 and carried_by is null
     order by started_at desc limit ?4";
 
+/// Where answers count: their ends.
+const ANSWERS: &str = "
+    -- admit: the newest answers
+    select counted_at from attempts indexed by attempts_answers
+    where destination_id = ?1 and counted_at > ?2 and carried_by is null
+    order by counted_at desc limit ?3";
+
+/// What had its permit before they did, and is over.
+const UNCOUNTED: &str = "
+    -- admit: the newest starts that count as such
+    select started_at from attempts indexed by attempts_starts
+    where destination_id = ?1 and folded in (0, 1) and started_at > ?2 and carried_by is null
+        and counted_at is null and state <> 'started'
+    order by started_at desc limit ?3";
+
 /// The table is asked for each of them, so only where something counts claims.
 const CLAIMS: &str = "
     -- admit: when the newest starts were claimed
@@ -55,7 +71,7 @@ const BUCKETS: &str = "
 /// The statements of a run that meet the ledger, for the test of what they
 /// cost.
 #[cfg(test)]
-pub(super) const MEASURED: [&str; 5] = [OUTSTANDING, IN_FLIGHT, STARTS, CLAIMS, BUCKETS];
+pub(super) const MEASURED: [&str; 6] = [OUTSTANDING, IN_FLIGHT, STARTS, ANSWERS, CLAIMS, BUCKETS];
 
 /// Fills in what the rows say; `usage` has the meter and the hold already.
 pub(super) fn read_usage(
@@ -72,9 +88,12 @@ pub(super) fn read_usage(
         })
     })?;
     usage.in_flight = first(tx, IN_FLIGHT, [destination], |row| Ok(row.get(0)?))?.unwrap_or(0);
-    usage.starts = newest(newest_starts(policy), now, |folded, since, count| {
-        starts(tx, destination, folded, since, count)
-    })?;
+    usage.starts = match policy.count {
+        Count::Start => newest(newest_starts(policy), now, |folded, since, count| {
+            starts(tx, destination, folded, since, count)
+        })?,
+        Count::Response => answers(tx, destination, newest_starts(policy), now)?,
+    };
     let claimed = newest(
         newest_claims(policy, usage.recount),
         now,
@@ -98,7 +117,7 @@ pub(super) fn read_usage(
 fn longest_coarse(limited: &Limited, policy: &Policy) -> Option<Duration> {
     (limited.windows.iter())
         .filter(|limit| limit.is_coarse())
-        .map(|limit| policy.stretched(limit.period))
+        .map(|limit| policy.stretched(*limit))
         .max()
 }
 
@@ -130,6 +149,24 @@ fn claims(
     let count = i64::try_from(count).unwrap_or(i64::MAX);
     let params = (destination, folded, since.as_micros(), count);
     all(tx, CLAIMS, params, |row| Ok((time(row, 0)?, time(row, 1)?)))
+}
+
+/// The ends of answers, and starts that count as such.
+fn answers(
+    tx: &Transaction<'_>,
+    destination: &str,
+    asked: Option<Newest>,
+    now: Timestamp,
+) -> Result<Vec<Timestamp>, Fault> {
+    let Some(asked) = asked else {
+        return Ok(Vec::new());
+    };
+    let params = (destination, (now - asked.period).as_micros(), asked.count);
+    let mut ends = all(tx, ANSWERS, params, |row| time(row, 0))?;
+    ends.extend(all(tx, UNCOUNTED, params, |row| time(row, 0))?);
+    ends.sort_unstable_by(|a, b| b.cmp(a));
+    ends.truncate(asked.count as usize);
+    Ok(ends)
 }
 
 fn starts(
@@ -165,7 +202,7 @@ fn read_coarse(
         usage.incomplete = unfolded.len() > most;
     }
     for limit in limited.windows.iter().filter(|limit| limit.is_coarse()) {
-        let since = now - policy.stretched(limit.period);
+        let since = now - policy.stretched(*limit);
         let params = (destination, limit.period.as_str(), since.as_micros());
         let buckets = all(tx, BUCKETS, params, |row| {
             Ok(Bucket {

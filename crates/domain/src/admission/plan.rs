@@ -12,7 +12,7 @@ use super::{
     Backlog, Blocked, CROWDED_FLOOR, Decision, GRACE, LOOK_WHEN_CROWDED, Look, MAX_BATCH, MIN_LEAD,
     Meter, Outstanding, SLACK, Slot, Usage, lead,
 };
-use crate::limit::Limit;
+use crate::limit::{Count, Limit};
 use crate::policy::{Limited, Pacing, Policy, Rate};
 use crate::time::{Timestamp, micros};
 
@@ -101,6 +101,8 @@ impl<'a> Plan<'a> {
         match blocked {
             Some(Blocked::Places) => Some(Crowd::EACH),
             _ if used.saturating_mul(2) >= self.max_in_flight() => Some(Crowd::of(used)),
+            // Where answers count, each may make room.
+            _ if self.policy.count == Count::Response => Some(Crowd::of(used)),
             _ => None,
         }
     }
@@ -125,7 +127,7 @@ impl<'a> Plan<'a> {
 
     /// Up to `cap` slots within the horizon, and the bucket's level after them.
     fn slots(&self, cap: u32) -> (Vec<Slot>, Meter) {
-        let mut windows = self.windows(|outstanding| outstanding.deadline);
+        let mut windows = self.windows(Counted::ToBeSafe);
         let mut meter = self.meter;
         let mut slots: Vec<Slot> = Vec::new();
         while slots.len() < cap as usize {
@@ -188,18 +190,23 @@ impl<'a> Plan<'a> {
         blocked: Option<Blocked>,
     ) -> Look {
         let given = u32::try_from(slots.len()).unwrap_or(u32::MAX);
+        let when_woken = Look::At {
+            at: self.now + LOOK_WHEN_CROWDED,
+            floor: Some(self.now + CROWDED_FLOOR),
+        };
         match blocked {
-            Some(Blocked::Concurrency | Blocked::Places) => Look::At {
-                at: self.now + LOOK_WHEN_CROWDED,
-                floor: Some(self.now + CROWDED_FLOOR),
-            },
-            Some(_) => {
-                let at = self.reopens(slots, meter);
-                Look::At {
-                    at,
-                    floor: Some(at),
+            Some(Blocked::Concurrency | Blocked::Places) => when_woken,
+            Some(_) => match self.reopens(slots, meter) {
+                // An answer opens it.
+                None if self.policy.count == Count::Response => when_woken,
+                at => {
+                    let at = self.before(at.unwrap_or(self.horizon));
+                    Look::At {
+                        at,
+                        floor: Some(at),
+                    }
                 }
-            }
+            },
             None if given < backlog.due => Look::At {
                 at: self.now,
                 floor: None,
@@ -221,7 +228,7 @@ impl<'a> Plan<'a> {
                 true => deadline,
                 false => self.now + LOOK_WHEN_CROWDED,
             });
-        let reopens = self.reopens(slots, meter);
+        let reopens = self.before(self.reopens(slots, meter).unwrap_or(self.horizon));
         let floor = (reopens > self.now + CROWDED_FLOOR).then_some(reopens);
         let at = [last_deadline, backlog.next_due]
             .into_iter()
@@ -233,16 +240,20 @@ impl<'a> Plan<'a> {
         })
     }
 
-    /// When a further slot may be planned if what is outstanding starts on
-    /// time: half a lead before it opens, so that runs coalesce, and always
-    /// in the future.
-    fn reopens(&self, slots: &[Slot], meter: Meter) -> Timestamp {
-        let mut windows = self.windows(|outstanding| outstanding.not_before.max(self.now));
+    /// When a further slot opens if what is outstanding starts on time, and where
+    /// answers count is answered at once; `None` where that has no time yet.
+    fn reopens(&self, slots: &[Slot], meter: Meter) -> Option<Timestamp> {
+        let mut windows = self.windows(Counted::OnTime);
         for window in &mut windows {
             window.start_at(slots.iter().map(|slot| slot.not_before));
         }
         let earliest = slots.last().map_or(self.from, |slot| slot.not_before);
-        let opens = (self.next_slot(&mut windows, meter, earliest)).unwrap_or(self.horizon);
+        self.next_slot(&mut windows, meter, earliest)
+    }
+
+    /// When a slot is planned that opens then: half a lead before, so that runs
+    /// coalesce, and always in the future.
+    fn before(&self, opens: Timestamp) -> Timestamp {
         let half = lead(self.policy) / 2;
         (opens - half).max(self.now + Duration::from_millis(1))
     }
@@ -278,10 +289,9 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// The windows as they stand, with each outstanding permit counted where
-    /// `counted_at` says: at its deadline, to be safe. The pace comes last.
-    fn windows(&self, counted_at: impl Fn(&Outstanding) -> Timestamp) -> Vec<Window> {
-        let limits = self.limits(counted_at);
+    /// The windows as they stand. The pace comes last.
+    fn windows(&self, counted: Counted) -> Vec<Window> {
+        let limits = self.limits(counted);
         limits.into_iter().chain(self.pace()).collect()
     }
 
@@ -294,18 +304,32 @@ impl<'a> Plan<'a> {
         let slots = outstanding.map(|one| one.not_before.max(soonest));
         let claims = self.usage.claims.iter().copied();
         let ends = slots.chain(claims).map(|end| (end, 1)).collect();
-        Some(Window::new(pace.max(), pace.period(), ends))
+        Some(Window::new((pace.max(), 0), pace.period(), ends))
     }
 
-    fn limits(&self, counted_at: impl Fn(&Outstanding) -> Timestamp) -> Vec<Window> {
+    fn limits(&self, counted: Counted) -> Vec<Window> {
         let Some(limited) = self.limited() else {
             return Vec::new();
         };
+        let end = |one: &Outstanding| match counted {
+            Counted::ToBeSafe => one.deadline,
+            Counted::OnTime => one.not_before.max(self.now),
+        };
         let outstanding: Vec<_> = (self.usage.outstanding.iter())
-            .map(|one| (counted_at(one), 1))
+            .map(|one| (end(one), 1))
             .collect();
-        let count = |limit: &Limit| {
-            let mut ends = outstanding.clone();
+        let queued = u32::try_from(outstanding.len()).unwrap_or(u32::MAX);
+        let window = |limit: &Limit| {
+            // A coarse window counts starts, and is longer by any answer.
+            let unanswered = match limit.is_coarse() {
+                true => 0,
+                false => self.usage.unanswered(self.policy),
+            };
+            let answers_count = self.policy.count == Count::Response && !limit.is_coarse();
+            let (endless, mut ends) = match (answers_count, counted) {
+                (true, Counted::ToBeSafe) => (unanswered.saturating_add(queued), Vec::new()),
+                _ => (unanswered, outstanding.clone()),
+            };
             if limit.is_coarse() {
                 let of_period = (self.usage.coarse.iter()).filter(|c| c.period == limit.period);
                 for coarse in of_period {
@@ -315,8 +339,18 @@ impl<'a> Plan<'a> {
             } else {
                 ends.extend(self.usage.starts.iter().map(|start| (*start, 1)));
             }
-            Window::new(limit.max.get(), self.policy.stretched(limit.period), ends)
+            let most = (limit.max.get(), endless);
+            Window::new(most, self.policy.stretched(*limit), ends)
         };
-        limited.windows.iter().map(count).collect()
+        limited.windows.iter().map(window).collect()
     }
+}
+
+/// Where a window counts a permit that may still start.
+#[derive(Clone, Copy)]
+enum Counted {
+    /// At its deadline; where answers count, in every window.
+    ToBeSafe,
+    /// At its slot, or now.
+    OnTime,
 }

@@ -23,6 +23,7 @@
 
 use super::{Backlog, Decision, Usage, admit};
 use crate::ids::{AttemptId, DestinationId, Epoch, PermitNumber, TenantId};
+use crate::limit::Count;
 use crate::permit::Permit;
 use crate::policy::Policy;
 use crate::share::{Ask, Given, Room, share_between_tenants};
@@ -91,6 +92,7 @@ impl Candidate {
             last_permit: permits.last().map_or(self.last_permit, |last| last.number),
             permits,
             is_coarse: self.policy.is_coarse(),
+            by_response: self.policy.count == Count::Response,
             next_look_at: decision.looks_help_from(&self.usage, now),
             decision,
         }
@@ -117,6 +119,8 @@ pub struct Decided {
     pub last_permit: PermitNumber,
     /// Their starts count in a coarse limit.
     pub is_coarse: bool,
+    /// They are counted at the ends of their answers ([`Count::Response`]).
+    pub by_response: bool,
     /// From when on a look may help; see [`Decision::looks_help_from`].
     pub next_look_at: Option<Timestamp>,
     /// When to look again, what blocks the rest, and what admission remembers.

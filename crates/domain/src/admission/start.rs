@@ -9,6 +9,13 @@ use crate::time::Timestamp;
 /// a start is known, its limit is that much longer.
 pub const MAX_CLAIM_TO_SEND: Duration = Duration::from_millis(500);
 
+/// The longest time-out of a request: from its first byte to the end of its answer.
+pub const MAX_REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How long after its claim a request has been answered, or given up, at the latest: where
+/// answers count, that of which nobody says how it ended is counted there.
+pub const LONGEST_ANSWER: Duration = MAX_CLAIM_TO_SEND.saturating_add(MAX_REQUEST_TIMEOUT);
+
 /// The latest instant at which a permit that was claimed then may still start: its
 /// `end(q)`, until its start is known. Never after its deadline, where it was counted
 /// before it was claimed, so an end only ever comes nearer.

@@ -2,7 +2,8 @@
 
 use super::LOOK_AFTER_EXPIRED;
 use super::meter::Meter;
-use crate::limit::Period;
+use crate::limit::{Count, Period};
+use crate::policy::Policy;
 use crate::time::Timestamp;
 
 /// What a destination uses of its limits, as the store's rows say, all read
@@ -15,7 +16,8 @@ pub struct Usage {
     pub in_flight: u32,
     /// The newest starts, the newest first: at least as many as the largest
     /// limit that is not coarse, or all in the longest of their periods. One that
-    /// is not known yet is where it may be at the latest.
+    /// is not known yet is where it may be at the latest. Where answers count, these are
+    /// the ends of those that have ended, and [`Usage::in_flight`] says the others.
     pub starts: Vec<Timestamp>,
     /// When the newest of them were claimed, the newest first: those that
     /// [`super::newest_claims`] names. What plans each slot by the one before
@@ -44,6 +46,16 @@ pub struct Usage {
 }
 
 impl Usage {
+    /// How many requests count in every window, because nobody knows yet when their
+    /// answers end.
+    #[must_use]
+    pub fn unanswered(&self, policy: &Policy) -> u32 {
+        match policy.count {
+            Count::Start => 0,
+            Count::Response => self.in_flight,
+        }
+    }
+
     /// Nothing is admitted for a time before this: it is held, or deferred.
     #[must_use]
     pub fn admits_from(&self) -> Option<Timestamp> {

@@ -16,9 +16,14 @@ pub(super) struct Window {
 }
 
 impl Window {
-    pub(super) fn new(max: u32, period: Duration, mut ends: Vec<(Timestamp, u32)>) -> Self {
+    /// `endless` is how many count whatever the time, as they have no end yet.
+    pub(super) fn new(
+        (max, endless): (u32, u32),
+        period: Duration,
+        mut ends: Vec<(Timestamp, u32)>,
+    ) -> Self {
         ends.sort_unstable_by_key(|(end, _)| std::cmp::Reverse(*end));
-        let mut room = max;
+        let mut room = max.saturating_sub(endless);
         let mut kept = VecDeque::new();
         for (end, weight) in ends {
             if room == 0 {
@@ -38,7 +43,7 @@ impl Window {
     }
 
     /// When the next slot opens: one period after the L-th latest end. `None`
-    /// where all L places were taken in this very run.
+    /// where all L places were taken in this very run, or by what has no end yet.
     pub(super) fn opens(&self) -> Option<Timestamp> {
         if self.spare > 0 {
             return Some(Timestamp::MIN);

@@ -9,7 +9,7 @@
 use std::time::Duration;
 
 use super::{InForce, Segment, segments};
-use crate::limit::Limit;
+use crate::limit::{Count, Limit};
 use crate::policy::{Policy, Rate};
 use crate::series::Curve;
 use crate::smart::Effective;
@@ -219,16 +219,18 @@ impl Look<'_> {
             }
         };
         let rate = |limit: Limit, time: Duration| {
-            let period = policy.stretched(limit.period).as_secs_f64();
+            let period = policy.stretched(limit).as_secs_f64();
             time.as_secs_f64() / period * f64::from(limit.max.get())
         };
         match &policy.rate {
             Rate::Paused => None,
+            // A round trip in each period, which starts do not tell.
+            _ if policy.count == Count::Response => None,
             // Anything at all shows that it does not stand still.
             Rate::Unlimited => Some(vec![span(SPAN, &|_| 2.0)]),
             Rate::Limited(limited) => {
                 let windows = (limited.windows.iter())
-                    .map(|limit| span(policy.stretched(limit.period), &|time| rate(*limit, time)));
+                    .map(|limit| span(policy.stretched(*limit), &|time| rate(*limit, time)));
                 let bucket = limited.pacing.map(|pacing| {
                     let one = policy.refill_period(pacing) / pacing.refill.max.get();
                     span(one * 10, &|time| time.as_secs_f64() / one.as_secs_f64())

@@ -257,7 +257,7 @@ impl Rules {
             Rate::Limited(limited) => limited,
         };
         let window = |limit: &Limit| {
-            let (max, period) = (limit.max.get(), policy.stretched(limit.period));
+            let (max, period) = (limit.max.get(), policy.stretched(*limit));
             Window::new(max, period, counted(usage, *limit), begins)
         };
         let mut windows: Vec<Window> = limited.windows.iter().map(window).collect();

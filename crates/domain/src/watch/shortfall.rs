@@ -211,11 +211,8 @@ fn is_used(
     (waits_since, now): (Option<Timestamp>, Timestamp),
 ) -> bool {
     let window = |limit: &Limit| {
-        let since = now - policy.stretched(limit.period);
-        let started = match limit.is_coarse() {
-            true => coarse(usage, *limit, since),
-            false => exact(&usage.starts, since),
-        };
+        let since = now - policy.stretched(*limit);
+        let started = started(policy, usage, *limit, since);
         f64::from(started) >= f64::from(limit.max.get()) * ENOUGH
     };
     let paced = limited
@@ -224,12 +221,20 @@ fn is_used(
     paced || limited.windows.iter().any(window)
 }
 
-pub(super) fn exact(times: &[Timestamp], since: Timestamp) -> u32 {
+/// How many count in the window of this limit, permits that may still start aside.
+pub(super) fn started(policy: &Policy, usage: &Usage, limit: Limit, since: Timestamp) -> u32 {
+    match limit.is_coarse() {
+        true => coarse(usage, limit, since),
+        false => exact(&usage.starts, since).saturating_add(usage.unanswered(policy)),
+    }
+}
+
+fn exact(times: &[Timestamp], since: Timestamp) -> u32 {
     let after = times.iter().filter(|at| **at > since).count();
     u32::try_from(after).unwrap_or(u32::MAX)
 }
 
-pub(super) fn coarse(usage: &Usage, limit: Limit, since: Timestamp) -> u32 {
+fn coarse(usage: &Usage, limit: Limit, since: Timestamp) -> u32 {
     let of_period = |one: &&CoarseStarts| one.period == limit.period;
     let Some(counted) = usage.coarse.iter().find(of_period) else {
         return 0;

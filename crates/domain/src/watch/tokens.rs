@@ -1,6 +1,6 @@
 //! How much of its limit a destination has left.
 
-use super::shortfall::{coarse, exact, outstanding};
+use super::shortfall::{outstanding, started};
 use crate::admission::Usage;
 use crate::limit::Limit;
 use crate::policy::{Pacing, Policy, Rate};
@@ -20,12 +20,8 @@ pub fn tokens(policy: &Policy, usage: &Usage, now: Timestamp) -> Option<f64> {
         Rate::Limited(limited) => limited,
     };
     let window = |limit: &Limit| {
-        let since = now - policy.stretched(limit.period);
-        let started = match limit.is_coarse() {
-            true => coarse(usage, *limit, since),
-            false => exact(&usage.starts, since),
-        };
-        let used = started.saturating_add(outstanding(usage));
+        let since = now - policy.stretched(*limit);
+        let used = started(policy, usage, *limit, since).saturating_add(outstanding(usage));
         f64::from(limit.max.get().saturating_sub(used))
     };
     let bucket = |pacing: Pacing| {

@@ -9,7 +9,7 @@ use crate::admission::{
     Backlog, Blocked, Bucket, CROWDED_FLOOR, CoarseStarts, Decision, Look, Newest, Outstanding,
     Slot, Usage, admit, newest_claims, newest_starts, read_ahead,
 };
-use crate::limit::{Limit, Period};
+use crate::limit::{Count, Limit, Period};
 use crate::policy::{Policy, Rate};
 use crate::series::Passage;
 use crate::time::{Timestamp, micros};
@@ -119,7 +119,11 @@ impl<'a> World<'a> {
             self.start(attempt, slot.not_before);
         }
         while self.ends.peek().is_some_and(|Reverse(end)| *end <= now) {
-            self.ends.pop();
+            if let Some(Reverse(end)) = self.ends.pop()
+                && self.policy.count == Count::Response
+            {
+                note(&mut self.usage.starts, self.keep[0], end);
+            }
         }
         self.usage.in_flight = u32::try_from(self.ends.len()).unwrap_or(u32::MAX);
         let outstanding = self.permits.iter().map(|(slot, _)| Outstanding {
@@ -127,8 +131,8 @@ impl<'a> World<'a> {
             deadline: slot.deadline,
         });
         self.usage.outstanding = outstanding.collect();
-        for coarse in &mut self.usage.coarse {
-            let since = now - self.policy.stretched(coarse.period);
+        for (coarse, limit) in self.usage.coarse.iter_mut().zip(coarse(self.policy)) {
+            let since = now - self.policy.stretched(limit);
             coarse.buckets.retain(|bucket| bucket.ends_at > since);
         }
     }
@@ -139,15 +143,10 @@ impl<'a> World<'a> {
         self.passages[attempt].finished_at = Some(finished_at);
         self.ends.push(Reverse(finished_at));
         // It is sent as it is claimed.
-        for (newest, most) in [&mut self.usage.starts, &mut self.usage.claims]
-            .into_iter()
-            .zip(self.keep)
-        {
-            if most > 0 {
-                newest.insert(0, at);
-                newest.truncate(most);
-            }
+        if self.policy.count == Count::Start {
+            note(&mut self.usage.starts, self.keep[0], at);
         }
+        note(&mut self.usage.claims, self.keep[1], at);
         for coarse in &mut self.usage.coarse {
             fold(coarse, at);
         }
@@ -182,6 +181,9 @@ impl<'a> World<'a> {
             Look::At { at, floor } => {
                 let freed = match decision.blocked {
                     Some(Blocked::Concurrency | Blocked::Places) => self.next_end(now),
+                    Some(Blocked::Limit) if self.policy.count == Count::Response => {
+                        self.next_end(now)
+                    }
                     _ => None,
                 };
                 // A batch that was full runs again at once.
@@ -218,6 +220,14 @@ fn coarse(policy: &Policy) -> impl Iterator<Item = Limit> + '_ {
 }
 
 /// Counts a start in its bucket, as stores do.
+/// One more of the newest, the newest first.
+fn note(newest: &mut Vec<Timestamp>, most: usize, at: Timestamp) {
+    if most > 0 {
+        newest.insert(0, at);
+        newest.truncate(most);
+    }
+}
+
 fn fold(coarse: &mut CoarseStarts, at: Timestamp) {
     let ends_at = end_of_bucket(coarse.period, at);
     match coarse.buckets.last_mut() {

@@ -128,9 +128,9 @@ pub struct Response {
     pub elapsed: Duration,
 }
 
-/// The longest that one exchange may take, whatever is configured: the reaper
-/// must be able to tell a slow request from a lost one.
-pub const MAX_REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+// The longest that one exchange may take, whatever is configured: the reaper must be able
+// to tell a slow request from a lost one.
+pub use domain::admission::MAX_REQUEST_TIMEOUT;
 
 /// How much of a response body is read before the connection is closed: a
 /// receiver must not be able to fill our memory.

@@ -4,7 +4,7 @@ use axum::Json;
 use axum::response::{IntoResponse, Response};
 use domain::destination::DestinationState;
 use domain::external_id::ExternalId;
-use domain::limit::Shape;
+use domain::limit::{Count, Shape};
 use domain::policy::LimitSettings;
 use http::{StatusCode, header};
 use serde::{Deserialize, Serialize};
@@ -61,6 +61,14 @@ pub struct CreateDestination {
     /// measured, up to a hundredth of the period.
     #[serde(default)]
     pub safety_margin: Option<f64>,
+    /// The largest margin that is measured, as a part of the period. `null`: 0.01.
+    #[serde(default)]
+    pub margin_cap: Option<f64>,
+    /// Until when a request counts: `start`, or `response`, the end of its answer. `null`:
+    /// `start`.
+    #[serde(default)]
+    #[schema(schema_with = text::count_or_null)]
+    pub count: Option<Count>,
     /// Tell the receiver which trace a request belongs to: the headers
     /// `traceparent` and `tracestate`, of events that have one.
     #[serde(default)]
@@ -124,6 +132,14 @@ pub struct ChangeDestination {
     #[serde(default, deserialize_with = "present")]
     #[schema(value_type = Option<f64>)]
     pub safety_margin: Option<Option<f64>>,
+    /// The largest margin that is measured, as a part of the period; `null` for 0.01.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Option<f64>)]
+    pub margin_cap: Option<Option<f64>>,
+    /// Until when a request counts; `null` until its start.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(schema_with = text::count_or_null)]
+    pub count: Option<Option<Count>>,
     /// Tell the receiver which trace a request belongs to.
     #[serde(default, deserialize_with = "not_null")]
     pub pass_traceparent: Option<bool>,
@@ -163,6 +179,11 @@ pub struct Destination {
     pub max_in_flight: Option<u32>,
     /// By which part every period is stretched; `null` if it is measured.
     pub safety_margin: Option<f64>,
+    /// As set.
+    pub margin_cap: Option<f64>,
+    /// As set.
+    #[schema(schema_with = text::count_or_null)]
+    pub count: Option<Count>,
     /// Whether its receiver is sent `traceparent` and `tracestate`.
     pub pass_traceparent: bool,
     /// The names of the headers that it adds.
@@ -210,6 +231,8 @@ impl From<Described> for Destination {
             shape: limits.shape,
             max_in_flight: limits.max_in_flight,
             safety_margin: limits.safety_margin,
+            margin_cap: limits.margin_cap,
+            count: limits.count,
             pass_traceparent: destination.pass_traceparent,
             headers: described.header_names,
             effective: Effective::of(&destination.effective),
@@ -226,6 +249,8 @@ impl From<CreateDestination> for DestinationDraft {
             shape: body.shape,
             max_in_flight: body.max_in_flight,
             safety_margin: body.safety_margin,
+            margin_cap: body.margin_cap,
+            count: body.count,
             ..body.limits.settings()
         };
         Self {
@@ -258,6 +283,8 @@ impl From<ChangeDestination> for DestinationEdit {
                 shape: body.shape,
                 max_in_flight: body.max_in_flight,
                 safety_margin: body.safety_margin,
+                margin_cap: body.margin_cap,
+                count: body.count,
                 ..periods(body.limits)
             },
             pass_traceparent: body.pass_traceparent,

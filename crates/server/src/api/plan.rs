@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use axum::Json;
-use domain::limit::Shape;
+use domain::limit::{Count, Shape};
 use domain::series::Slot;
 use domain::what_if::Summary;
 use serde::{Deserialize, Serialize};
@@ -45,6 +45,14 @@ pub struct TryLimits {
     #[serde(default, deserialize_with = "present")]
     #[schema(value_type = Option<f64>)]
     pub safety_margin: Option<Option<f64>>,
+    /// The largest margin that is measured, as a part of the period; `null` for 0.01.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Option<f64>)]
+    pub margin_cap: Option<Option<f64>>,
+    /// Until when a request counts; `null` until its start.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(schema_with = text::count_or_null)]
+    pub count: Option<Option<Count>>,
     /// How much of the past to replay: 1 to 604,800. By default six hours.
     #[serde(default, deserialize_with = "not_null")]
     #[schema(value_type = u32)]
@@ -147,6 +155,8 @@ impl From<TryLimits> for PlanDraft {
                 shape: body.shape,
                 max_in_flight: body.max_in_flight,
                 safety_margin: body.safety_margin,
+                margin_cap: body.margin_cap,
+                count: body.count,
                 ..periods(body.limits)
             },
             last: last.unwrap_or(DEFAULT_LAST),

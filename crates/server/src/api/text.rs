@@ -4,7 +4,7 @@ use chrono::{DateTime, SecondsFormat};
 use domain::access::Scope;
 use domain::attempt::AttemptState;
 use domain::destination::DestinationState;
-use domain::limit::Shape;
+use domain::limit::{Count, Shape};
 use domain::replay::ReplayState;
 use domain::signature::SecretKind;
 use domain::time::Timestamp;
@@ -48,6 +48,11 @@ pub fn shape() -> Object {
 /// A limit's shape, or none.
 pub fn shape_or_null() -> Object {
     or_null(shape())
+}
+
+/// Until when a request counts.
+pub fn count_or_null() -> Object {
+    or_null(words([Count::Start, Count::Response].map(Count::as_str)))
 }
 
 /// A destination's state.

@@ -251,7 +251,7 @@ fn rounded(value: f64) -> f64 {
 mod tests {
     use domain::attempt::AttemptState;
     use domain::destination::DestinationState;
-    use domain::margin::Margin;
+    use domain::margin::{self, Margin};
     use domain::policy::LimitSettings;
 
     use super::super::report::{DestinationReport, Findings};
@@ -304,7 +304,10 @@ mod tests {
             span: span(),
             judged_since: None,
             history: history(),
-            margin: Margin::Measured(None),
+            margin: Margin::Measured {
+                spread: None,
+                cap: margin::MOST,
+            },
             verdict: examined.verdict,
             allowed: examined.allowed,
             stretches,

@@ -168,6 +168,8 @@ fn change(fields: &Fields) -> Result<LimitsChange, Refused> {
         shape: shape.map(Some),
         unlimited: None,
         safety_margin: None,
+        margin_cap: None,
+        count: None,
     })
 }
 

@@ -118,6 +118,8 @@ pub(super) async fn decide(
             shape: Some(wanted.shape),
             max_in_flight: Some(wanted.max_in_flight),
             safety_margin: Some(wanted.safety_margin),
+            margin_cap: Some(wanted.margin_cap),
+            count: Some(wanted.count),
         };
         let edit = DestinationEdit {
             limits,

@@ -1,6 +1,6 @@
 //! Changing limits: what was named, on top of what is.
 
-use domain::limit::Shape;
+use domain::limit::{Count, Shape};
 use domain::policy::LimitSettings;
 
 use super::ServiceError;
@@ -17,6 +17,8 @@ pub struct LimitsChange {
     pub shape: Option<Option<Shape>>,
     pub max_in_flight: Option<Option<u32>>,
     pub safety_margin: Option<Option<f64>>,
+    pub margin_cap: Option<Option<f64>>,
+    pub count: Option<Option<Count>>,
 }
 
 impl LimitsChange {
@@ -31,6 +33,8 @@ impl LimitsChange {
         shape: None,
         max_in_flight: None,
         safety_margin: None,
+        margin_cap: None,
+        count: None,
     };
 
     /// Nothing is changed.
@@ -68,6 +72,8 @@ impl LimitsChange {
             shape: self.shape.unwrap_or(now.shape),
             max_in_flight: self.max_in_flight.unwrap_or(now.max_in_flight),
             safety_margin: self.safety_margin.unwrap_or(now.safety_margin),
+            margin_cap: self.margin_cap.unwrap_or(now.margin_cap),
+            count: self.count.unwrap_or(now.count),
         }
     }
 }
@@ -102,6 +108,8 @@ mod tests {
         shape: None,
         max_in_flight: None,
         safety_margin: None,
+        margin_cap: None,
+        count: None,
     };
 
     #[test]

@@ -1,7 +1,7 @@
 //! When each rule by itself would let one attempt more start: for people who
 //! ask why it does not start now.
 
-use super::{Limit, Pacing, Plan, Policy, Timestamp, Usage, lead};
+use super::{Counted, Limit, Pacing, Plan, Policy, Timestamp, Usage, lead};
 
 /// A rule that an attempt has to pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,7 +39,7 @@ pub fn openings(policy: &Policy, usage: &Usage, now: Timestamp) -> Vec<Opening> 
     };
     let gates =
         (limited.windows.iter().copied().map(Gate::Window)).chain(policy.pace.map(|_| Gate::Pace));
-    let windows = plan.windows(|outstanding| outstanding.not_before.max(now));
+    let windows = plan.windows(Counted::OnTime);
     let windows = gates
         .zip(windows)
         .map(|(gate, window)| opening(gate, window.opens(), now));

@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 use clap::{ArgAction, Args};
-use domain::limit::{Period, Shape};
+use domain::limit::{Count, Period, Shape};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Map, Value};
 
@@ -37,6 +37,15 @@ pub struct Settings {
     /// measure it.
     #[arg(long, value_name = "PART")]
     pub safety_margin: Option<Setting<f64>>,
+
+    /// The largest margin that is measured, as a part of the period. `none` for 0.01.
+    #[arg(long, value_name = "PART")]
+    pub margin_cap: Option<Setting<f64>>,
+
+    /// Until when a request counts: `start`, or `response`, the end of its answer, for
+    /// receivers that must never see more whatever the network does.
+    #[arg(long, value_name = "WHAT")]
+    pub count: Option<Count>,
 
     /// Tell the receiver which trace a request belongs to, by the header
     /// traceparent.
@@ -184,6 +193,8 @@ impl Settings {
             ("event_types", event_types),
             ("max_in_flight", number(self.max_in_flight)),
             ("safety_margin", number(self.safety_margin)),
+            ("margin_cap", number(self.margin_cap)),
+            ("count", self.count.map(|count| count.as_str().into())),
             ("pass_traceparent", self.pass_traceparent.map(Value::from)),
             (
                 "headers",
