@@ -281,9 +281,9 @@ begin
     from (
         select n.name,
             row(o.limit_per_second, o.limit_per_minute, o.limit_per_hour, o.limit_per_day,
-                o.unlimited, o.burst, o.shape, o.max_in_flight, 0)::limit_settings as before,
+                o.unlimited, o.burst, o.shape, o.max_in_flight, 0, null, null)::limit_settings as before,
             row(n.limit_per_second, n.limit_per_minute, n.limit_per_hour, n.limit_per_day,
-                n.unlimited, n.burst, n.shape, n.max_in_flight, 0)::limit_settings as after
+                n.unlimited, n.burst, n.shape, n.max_in_flight, 0, null, null)::limit_settings as after
         from new_rows n join old_rows o on o.name = n.name
     ) c
     join tenants t on t.tier = c.name
@@ -320,9 +320,9 @@ begin
     select array_agg(row(
         d.id,
         row(b.limit_per_second, b.limit_per_minute, b.limit_per_hour, b.limit_per_day,
-            b.unlimited, b.burst, b.shape, b.max_in_flight, 0)::limit_settings,
+            b.unlimited, b.burst, b.shape, b.max_in_flight, 0, null, null)::limit_settings,
         row(a.limit_per_second, a.limit_per_minute, a.limit_per_hour, a.limit_per_day,
-            a.unlimited, a.burst, a.shape, a.max_in_flight, 0)::limit_settings
+            a.unlimited, a.burst, a.shape, a.max_in_flight, 0, null, null)::limit_settings
     )::tier_change)
     into changes
     from new_rows n

@@ -75,11 +75,20 @@ create table tenants (
         constraint tenants_check_external_id check (
             length(external_id) between 1 and 200
             and external_id not glob '*[^-A-Za-z0-9._~:@+]*'
-        )
+        ),
+    -- From then on it is being deleted: it can do nothing any more, and its destinations
+    -- go step by step.
+    deleted_at integer,
+    -- Of a deleted one: when the last of them had been deleted. It is forgotten with them.
+    emptied_at integer
+        constraint tenants_check_emptied_at
+        check (emptied_at is null or deleted_at is not null)
 ) strict;
 
 create unique index tenants_by_external_id on tenants (external_id)
-    where external_id is not null;
+    where external_id is not null and deleted_at is null;
+create index tenants_to_empty on tenants (deleted_at, id)
+    where deleted_at is not null and emptied_at is null;
 create index tenants_of_tier on tenants (tier);
 
 -- The tenant that a single API key stands for.

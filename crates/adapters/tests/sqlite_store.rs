@@ -10,7 +10,8 @@ use std::time::Duration;
 use adapters::sqlite::{SqliteStore, system_clock};
 use contract::store::{Backdoor, World};
 use domain::attempt::{AttemptState, OutcomeKind};
-use domain::limit::{Period, Shape};
+use domain::limit::{Count, Period, Shape};
+use domain::margin;
 use domain::policy::LimitSettings;
 use domain::retention::{Kept, Retention};
 use domain::smart::{Reason, SmartDelivery};
@@ -488,7 +489,14 @@ fn many_settings() -> Vec<LimitSettings> {
                         Some(9) => Some(0.5),
                         Some(_) => Some(0.0),
                     };
+                    let (margin_cap, count) = match burst {
+                        None => (None, per_second.map(|_| Count::Response)),
+                        Some(9) => (Some(0.3), None),
+                        Some(_) => (None, per_minute.map(|_| Count::Start)),
+                    };
                     many.push(LimitSettings {
+                        margin_cap,
+                        count,
                         per_second,
                         per_minute,
                         burst,
@@ -510,7 +518,8 @@ fn many_settings() -> Vec<LimitSettings> {
 
 fn write(shell: &Connection, id: &str, limits: &LimitSettings) {
     let set = "update destinations set limit_per_second = ?2, limit_per_minute = ?3, burst = ?4,
-        shape = ?5, safety_margin = ?6, unlimited = ?7, max_in_flight = ?8 where id = ?1";
+        shape = ?5, safety_margin = ?6, unlimited = ?7, max_in_flight = ?8, margin_cap = ?9,
+        count = ?10 where id = ?1";
     let shape = limits.shape.map(|shape| shape.as_str());
     let row = (
         id,
@@ -521,6 +530,8 @@ fn write(shell: &Connection, id: &str, limits: &LimitSettings) {
         limits.safety_margin,
         limits.unlimited,
         limits.max_in_flight,
+        limits.margin_cap,
+        limits.count.map(Count::as_str),
     );
     shell.execute(set, row).unwrap();
 }
@@ -591,6 +602,10 @@ fn is_raise(old: &LimitSettings, new: &LimitSettings) -> bool {
         (None, _) => false,
         (Some(new), old) => new <= old.unwrap_or_default(),
     };
+    let cap = |limits: &LimitSettings| limits.margin_cap.unwrap_or(margin::MOST);
+    let is_longer = cap(new) > cap(old);
+    let counts_another = new.count.unwrap_or_default() != old.count.unwrap_or_default();
+    let margin = margin && !is_longer && !counts_another;
     margin && (new.unlimited || (windows && shape(old) == shape(new) && burst))
 }
 

@@ -208,7 +208,12 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(events::show))
         .routes(routes!(events::payload))
         .routes(routes!(tenants::create, tenants::list))
-        .routes(routes!(tenants::show, tenants::put, tenants::change))
+        .routes(routes!(
+            tenants::show,
+            tenants::put,
+            tenants::change,
+            tenants::delete
+        ))
         .routes(routes!(keys::create, keys::list))
         .routes(routes!(keys::revoke))
         .routes(routes!(links::create, links::list))

@@ -10,6 +10,7 @@
 mod world;
 
 pub mod admission;
+pub mod answers;
 pub mod catalog;
 pub mod claim;
 pub mod coarse;
@@ -150,6 +151,14 @@ macro_rules! store_contract {
             another_receiver_is_measured_anew
             a_window_is_longer_by_its_margin
             a_change_of_the_margin_revokes_unless_it_is_none
+            the_cap_of_a_margin_is_its_owners
+        );
+        $crate::store_contract!(@module $world, answers:
+            a_request_counts_until_its_answer_and_a_period
+            one_that_nobody_answers_counts_to_its_time_out
+            answers_and_requests_under_way_share_the_limit
+            what_started_before_answers_counted_counts_by_its_start
+            a_change_of_what_counts_revokes
         );
         $crate::store_contract!(@module $world, health:
             a_receiver_that_asks_is_left_alone

@@ -13,6 +13,7 @@ use engine::ports::{
 };
 
 pub mod backpressure;
+pub mod deletion;
 pub mod keys;
 pub mod sessions;
 pub mod tiers;
@@ -152,6 +153,12 @@ macro_rules! tenant_contract {
             the_tiers_bound_in_flight_is_the_tenants_unless_it_has_its_own
             a_tenants_ingest_is_bounded_by_its_own_or_its_tiers
             a_tenant_has_no_more_destinations_than_its_tier_allows
+        );
+        $crate::tenant_contract!(@module $world, deletion:
+            a_deleted_tenant_has_no_doors
+            its_destinations_go_step_by_step
+            it_is_forgotten_with_the_last_of_it
+            one_that_resources_manage_stays
         );
         $crate::tenant_contract!(@module $world, sessions:
             a_session_is_what_it_was_begun_as

@@ -177,6 +177,13 @@ impl Witness {
         self.judge(&mut seen, judged);
     }
 
+    /// It has been answered, or nobody waits for that any more.
+    pub(crate) fn ended(&self, attempt: AttemptId) {
+        let mut seen = self.seen();
+        let judged = seen.note_end(attempt);
+        self.judge(&mut seen, judged);
+    }
+
     /// So its start is recorded now.
     pub(crate) fn dated(&self, attempt: AttemptId, recorded_at: Timestamp) {
         let mut seen = self.seen();

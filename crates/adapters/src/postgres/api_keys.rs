@@ -58,7 +58,7 @@ async fn create(pool: &PgPool, tenant: TenantId, new: &NewKey) -> Result<Created
     // Two that add a key at once take turns, or both would count the same.
     let found: Option<i32> = sqlx::query_scalar(
         "-- create_key: the tenant
-        select 1 from tenants where id = $1 for no key update",
+        select 1 from tenants where id = $1 and deleted_at is null for no key update",
     )
     .bind(tenant.0)
     .fetch_optional(&mut *transaction)

@@ -238,7 +238,7 @@ pub(super) async fn create_destination(
         )
         select $1, n.id, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16,
             $17, $18
-        from tenants n where n.id = $2",
+        from tenants n where n.id = $2 and n.deleted_at is null",
     )
     .bind(new.id.0)
     .bind(tenant.0)

@@ -181,8 +181,8 @@ fn found(id: Uuid, row: &DestinationRow) -> Result<Found, Failure> {
         unlimited: row.unlimited.unwrap_or_default(),
         shape: row.shape.as_deref(),
         safety_margin: row.safety_margin,
-            margin_cap: row.margin_cap,
-            count: row.count.as_deref(),
+        margin_cap: row.margin_cap,
+        count: row.count.as_deref(),
     };
     let tier = LimitColumns {
         table: "tiers",
@@ -191,8 +191,8 @@ fn found(id: Uuid, row: &DestinationRow) -> Result<Found, Failure> {
         unlimited: row.tier_unlimited.unwrap_or_default(),
         shape: row.tier_shape.as_deref(),
         safety_margin: None,
-            margin_cap: None,
-            count: None,
+        margin_cap: None,
+        count: None,
     };
     let smart = Effective {
         per_second: row.smart_per_second,

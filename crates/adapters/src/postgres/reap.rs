@@ -26,6 +26,7 @@ use super::id_range::IdRange;
 use super::over::moving;
 use super::record::{Retry, insert_retries};
 use super::rows::{count, integer};
+use super::tenants;
 
 /// How long a worker that is gone is remembered.
 const FORGET_WORKERS_AFTER: Duration = Duration::from_secs(3_600);
@@ -49,7 +50,7 @@ pub(super) async fn reap(pool: &PgPool, rules: &ReapRules, limit: u32) -> Result
                     Part::Starts => reaped.unknown_starts = done.rows,
                     Part::Deleted => reaped.cancelled = done.rows,
                     Part::Expired => reaped.expired = done.rows,
-                    Part::Keys | Part::Workers | Part::Buckets => {}
+                    Part::Tenants | Part::Keys | Part::Workers | Part::Buckets => {}
                 }
                 reaped.more |= done.more;
             }
@@ -75,6 +76,7 @@ pub(super) async fn reap(pool: &PgPool, rules: &ReapRules, limit: u32) -> Result
 enum Part {
     Permits,
     Starts,
+    Tenants,
     Deleted,
     Expired,
     Keys,
@@ -83,9 +85,10 @@ enum Part {
 }
 
 impl Part {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::Permits,
         Self::Starts,
+        Self::Tenants,
         Self::Deleted,
         Self::Expired,
         Self::Keys,
@@ -97,6 +100,7 @@ impl Part {
         match self {
             Self::Permits => "expired permits",
             Self::Starts => "starts without an outcome",
+            Self::Tenants => "deleted tenants",
             Self::Deleted => "deleted destinations",
             Self::Expired => "expired attempts",
             Self::Keys => "idempotency keys",
@@ -139,6 +143,10 @@ async fn in_bound(
     let done = match part {
         Part::Permits => expire_permits(&mut transaction, rules, limit).await?,
         Part::Starts => give_up_starts(&mut transaction, rules, limit).await?,
+        Part::Tenants => Done {
+            more: tenants::empty(&mut transaction).await?,
+            ..Done::default()
+        },
         Part::Deleted => drain_deleted(&mut transaction, limit).await?,
         Part::Expired => Done::of(expire(&mut transaction, limit).await?),
         Part::Keys => forget_keys(&mut transaction, limit).await?,

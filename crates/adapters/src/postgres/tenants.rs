@@ -4,15 +4,16 @@ use async_trait::async_trait;
 use domain::external_id::ExternalId;
 use domain::ids::TenantId;
 use domain::policy::LimitSettings;
-use domain::time::Timestamp;
+use domain::time::{Timestamp, micros};
 use engine::ports::{
-    CatalogError, NewTenant, TIER_IN_USE, Tenant, TenantChange, Tenants, Tier, TierChange,
+    CatalogError, Deletion, EMPTIED_AFTER, EMPTIED_AT_ONCE, NewTenant, TENANT_IS_MANAGED,
+    TIER_IN_USE, Tenant, TenantChange, Tenants, Tier, TierChange,
 };
-use sqlx::{PgExecutor, PgPool};
+use sqlx::{PgConnection, PgExecutor, PgPool};
 use uuid::Uuid;
 
 use super::PostgresStore;
-use super::catalog::{first_after, numbers};
+use super::catalog::{first_after, lock_tier, numbers};
 use super::failure::{Failure, retried};
 use super::rows::{LimitColumns, count, integer};
 
@@ -23,6 +24,10 @@ impl Tenants for PostgresStore {
             0 => Err(no_such_tier()),
             _ => self.tenant(new.id).await,
         }
+    }
+
+    async fn delete_tenant(&self, id: TenantId) -> Result<Tenant, CatalogError> {
+        Ok(retried(|| delete(&self.pool, id)).await?)
     }
 
     async fn tenant(&self, id: TenantId) -> Result<Tenant, CatalogError> {
@@ -112,6 +117,8 @@ struct TenantRow {
     ingest_per_second: Option<i32>,
     effective_ingest: Option<i32>,
     created_at: i64,
+    deleted_at: Option<i64>,
+    destinations_left: Option<i64>,
 }
 
 impl TenantRow {
@@ -127,6 +134,10 @@ impl TenantRow {
             ingest_per_second: number(self.ingest_per_second),
             effective_ingest_per_second: number(self.effective_ingest),
             created_at: Timestamp::from_micros(self.created_at),
+            deletion: self.deleted_at.map(|since| Deletion {
+                since: Timestamp::from_micros(since),
+                destinations_left: count(self.destinations_left.unwrap_or_default()),
+            }),
         }
     }
 }
@@ -141,7 +152,14 @@ macro_rules! select {
         coalesce(n.max_in_flight, t.tenant_max_in_flight) as effective,
         n.ingest_per_second,
         coalesce(n.ingest_per_second, t.tenant_ingest_per_second) as effective_ingest,
-        micros(n.created_at) as created_at
+        micros(n.created_at) as created_at, micros(n.deleted_at) as deleted_at,
+        case when n.deleted_at is not null then (
+            select count(*) from destinations d
+            where d.tenant_id = n.id and d.deleted_at is null
+        ) + (
+            select count(*) from destinations d
+            where d.tenant_id = n.id and d.deleted_at is not null and d.drained_at is null
+        ) end as destinations_left
     from tenants n join tiers t on t.name = n.tier
     ",
             $where
@@ -157,7 +175,10 @@ const TENANTS: &str = select!(
     order by n.id limit $2"
 );
 
-const CALLED: &str = select!("tenant_called", "where n.external_id = $1");
+const CALLED: &str = select!(
+    "tenant_called",
+    "where n.external_id = $1 and n.deleted_at is null"
+);
 
 async fn tenant(executor: impl PgExecutor<'_>, id: TenantId) -> Result<Option<Tenant>, Failure> {
     let row: Option<TenantRow> = sqlx::query_as(TENANTS)
@@ -219,7 +240,7 @@ async fn change_tenant(
             max_in_flight = case when $4 then $5 else max_in_flight end,
             ingest_per_second = case when $6 then $7 else ingest_per_second end,
             external_id = coalesce($8, external_id)
-        where id = $1",
+        where id = $1 and deleted_at is null",
     )
     .bind(id.0)
     .bind(&change.name)
@@ -232,6 +253,7 @@ async fn change_tenant(
     .execute(&mut *transaction)
     .await;
     match updated {
+        Ok(updated) if updated.rows_affected() == 0 => return Err(Failure::NotFound("tenant")),
         Ok(_) => {}
         // It has just been deleted.
         Err(error) if is_referred_to(&error) => return Ok(Changed::NoTier),
@@ -242,6 +264,115 @@ async fn change_tenant(
     changed
         .map(Changed::Tenant)
         .ok_or(Failure::NotFound("tenant"))
+}
+
+/// What opens a tenant's doors.
+const CLOSE: [&str; 3] = [
+    "-- delete_tenant: its sessions and links
+    delete from sessions where tenant_id = $1",
+    "-- delete_tenant: its keys
+    delete from api_keys where tenant_id = $1",
+    "-- delete_tenant: what it asked for
+    delete from limit_requests where tenant_id = $1",
+];
+
+async fn delete(pool: &PgPool, id: TenantId) -> Result<Tenant, Failure> {
+    let mut transaction = pool.begin().await?;
+    // Before all else: what is being created for it waits for this, or this for that.
+    let found: Option<bool> = sqlx::query_scalar(
+        "-- delete_tenant: the tenant, and whether resources manage destinations of it
+        select exists (
+            select from destination_managers m where m.tenant_id = $1 and m.uid is not null
+        )
+        from tenants n where n.id = $1 for no key update of n",
+    )
+    .bind(id.0)
+    .fetch_optional(&mut *transaction)
+    .await?;
+    if found.ok_or(Failure::NotFound("tenant"))? {
+        return Err(Failure::Conflict(TENANT_IS_MANAGED));
+    }
+    sqlx::query(
+        "-- delete_tenant
+        update tenants set deleted_at = clock_timestamp() where id = $1 and deleted_at is null",
+    )
+    .bind(id.0)
+    .execute(&mut *transaction)
+    .await?;
+    for sql in CLOSE {
+        sqlx::query(sql)
+            .bind(id.0)
+            .execute(&mut *transaction)
+            .await?;
+    }
+    let deleted = tenant(&mut *transaction, id).await?;
+    transaction.commit().await?;
+    deleted.ok_or(Failure::NotFound("tenant"))
+}
+
+/// A step of what [`Tenants::delete_tenant`] has begun, of the tenant that was deleted
+/// first; and whether there may be more to do at once.
+pub(super) async fn empty(connection: &mut PgConnection) -> Result<bool, Failure> {
+    let first: Option<(Uuid, bool)> = sqlx::query_as(
+        "-- reap: the tenant that was deleted first and is not empty yet
+        select n.id,
+            n.deleted_at <= clock_timestamp() - $1::bigint * interval '1 microsecond' as is_old
+        from tenants n
+        where n.deleted_at is not null and n.emptied_at is null
+        order by n.deleted_at, n.id limit 1
+        for no key update of n skip locked",
+    )
+    .bind(micros(EMPTIED_AFTER))
+    .fetch_optional(&mut *connection)
+    .await?;
+    let Some((tenant, is_old)) = first else {
+        return Ok(false);
+    };
+    lock_tier(&mut *connection, TenantId(tenant)).await?;
+    let deleted = sqlx::query(
+        "-- reap: some of its destinations
+        update destinations d set deleted_at = clock_timestamp()
+        where d.deleted_at is null and d.id in (
+            select o.id from destinations o
+            where o.tenant_id = $1 and o.deleted_at is null
+            order by o.id limit $2
+        )",
+    )
+    .bind(tenant)
+    .bind(i64::from(EMPTIED_AT_ONCE))
+    .execute(&mut *connection)
+    .await?;
+    if deleted.rows_affected() > 0 || !is_old {
+        return Ok(deleted.rows_affected() > 0);
+    }
+    sqlx::query(
+        "-- reap: it has none any more
+        update tenants set emptied_at = clock_timestamp() where id = $1",
+    )
+    .bind(tenant)
+    .execute(&mut *connection)
+    .await?;
+    forget(connection, &[tenant]).await?;
+    Ok(true)
+}
+
+/// Forgets deleted tenants with the last of their destinations.
+pub(super) async fn forget(connection: &mut PgConnection, tenants: &[Uuid]) -> Result<(), Failure> {
+    sqlx::query(
+        "-- retain: deleted tenants that nothing refers to any more
+        delete from tenants n
+        where n.id = any ($1) and n.emptied_at is not null
+            and not exists (
+                select from destinations d where d.tenant_id = n.id and d.deleted_at is null
+            )
+            and not exists (
+                select from destinations d where d.tenant_id = n.id and d.deleted_at is not null
+            )",
+    )
+    .bind(tenants)
+    .execute(connection)
+    .await?;
+    Ok(())
 }
 
 #[derive(sqlx::FromRow)]

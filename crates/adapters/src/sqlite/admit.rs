@@ -18,7 +18,9 @@ use rusqlite::{Row, Transaction};
 
 use super::fault::Fault;
 use super::response_times::spread;
-use super::rows::{all, batch_settings, execute, first, maybe_time, settings, tier_settings, time, word};
+use super::rows::{
+    all, batch_settings, execute, first, maybe_time, settings, tier_settings, time, word,
+};
 use super::usage::read_usage;
 
 const DESTINATION: &str = "

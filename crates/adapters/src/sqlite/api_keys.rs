@@ -20,7 +20,7 @@ const IN_FORCE: &str = "
     select (select count(*) from api_keys
         where tenant_id = ?1 and revoked_at is null
             and (expires_at is null or expires_at > ?2))
-    from tenants where id = ?1";
+    from tenants where id = ?1 and deleted_at is null";
 
 const INSERT: &str = "
     -- create_key

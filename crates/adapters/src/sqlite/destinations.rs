@@ -95,6 +95,10 @@ const HISTORY: &str = "
     )
     order by in_force_from desc, id desc limit ?3";
 
+const IS_DELETED: &str = "
+    -- create: whether the tenant is being deleted
+    select deleted_at is not null from tenants where id = ?1";
+
 const BOUND: &str = "
     -- create: how many destinations the tenant may have
     select t.tenant_max_destinations
@@ -138,6 +142,10 @@ pub(super) fn create(
     tenant: TenantId,
     new: &NewDestination,
 ) -> Result<Destination, Fault> {
+    let is_deleted = |row: &Row<'_>| Ok(row.get::<_, bool>(0)?);
+    if first(tx, IS_DELETED, [tenant.to_string()], is_deleted)? == Some(true) {
+        return Err(CatalogError::NotFound("tenant").into());
+    }
     check_room(tx, now, tenant)?;
     dated(tx, now, || {
         let limits = &new.limits;

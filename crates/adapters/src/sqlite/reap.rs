@@ -16,6 +16,7 @@ use super::buckets::{self, Buckets};
 use super::fault::Fault;
 use super::record::EventAt;
 use super::rows::{all, execute, first, parse, time, word};
+use super::tenants;
 
 const EXPIRED: &str = "
     -- reap: permits past their deadline, the longest past first
@@ -142,7 +143,7 @@ pub(super) fn reap(
                     Part::Starts => reaped.unknown_starts = done.rows,
                     Part::Deleted => reaped.cancelled = done.rows,
                     Part::Expired => reaped.expired = done.rows,
-                    Part::Forgotten => {}
+                    Part::Tenants | Part::Forgotten => {}
                 }
                 reaped.more |= done.more;
             }
@@ -166,15 +167,17 @@ pub(super) fn reap(
 enum Part {
     Permits,
     Starts,
+    Tenants,
     Deleted,
     Expired,
     Forgotten,
 }
 
 impl Part {
-    const ALL: [Self; 5] = [
+    const ALL: [Self; 6] = [
         Self::Permits,
         Self::Starts,
+        Self::Tenants,
         Self::Deleted,
         Self::Expired,
         Self::Forgotten,
@@ -184,6 +187,7 @@ impl Part {
         match self {
             Self::Permits => "expired permits",
             Self::Starts => "starts without an outcome",
+            Self::Tenants => "deleted tenants",
             Self::Deleted => "deleted destinations",
             Self::Expired => "expired attempts",
             Self::Forgotten => "keys, workers and buckets of starts",
@@ -211,6 +215,10 @@ fn step(
     match part {
         Part::Permits => expire(tx, now - rules.permit_grace, limit),
         Part::Starts => give_up(tx, now, rules, limit),
+        Part::Tenants => Ok(Done {
+            more: tenants::empty(tx, now)?,
+            ..Done::default()
+        }),
         Part::Deleted => drain_deleted(tx, now, limit),
         Part::Expired => Ok(Done {
             rows: moved(execute(tx, EXPIRE, (now.as_micros(), limit))?),

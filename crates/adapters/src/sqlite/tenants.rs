@@ -5,14 +5,15 @@ use domain::external_id::ExternalId;
 use domain::ids::TenantId;
 use domain::time::Timestamp;
 use engine::ports::{
-    CatalogError, NewTenant, TIER_IN_USE, Tenant, TenantChange, Tenants, Tier, TierChange,
+    CatalogError, Deletion, EMPTIED_AFTER, EMPTIED_AT_ONCE, NewTenant, TENANT_IS_MANAGED,
+    TIER_IN_USE, Tenant, TenantChange, Tenants, Tier, TierChange,
 };
 use rusqlite::{Connection, Row, Transaction, params};
 
 use super::SqliteStore;
 use super::destinations::dated;
 use super::fault::Fault;
-use super::rows::{all, execute, first, tier_settings, time, word};
+use super::rows::{all, execute, first, maybe_time, tier_settings, time, word};
 
 const INSERT: &str = "
     -- create_tenant
@@ -23,7 +24,14 @@ const INSERT: &str = "
 const SELECT: &str = "
     select n.id, n.name, n.tier, n.max_in_flight,
         coalesce(n.max_in_flight, t.tenant_max_in_flight), n.created_at, n.ingest_per_second,
-        coalesce(n.ingest_per_second, t.tenant_ingest_per_second), n.external_id
+        coalesce(n.ingest_per_second, t.tenant_ingest_per_second), n.external_id, n.deleted_at,
+        iif(n.deleted_at is null, null, (
+            select count(*) from destinations d
+            where d.tenant_id = n.id and d.deleted_at is null
+        ) + (
+            select count(*) from destinations d
+            where d.tenant_id = n.id and d.deleted_at is not null and d.drained_at is null
+        ))
     from tenants n join tiers t on t.name = n.tier";
 
 const TIER_IS_THERE: &str = "
@@ -37,7 +45,47 @@ const CHANGE: &str = "
         max_in_flight = iif(?4, ?5, max_in_flight),
         ingest_per_second = iif(?6, ?7, ingest_per_second),
         external_id = coalesce(?8, external_id)
-    where id = ?1";
+    where id = ?1 and deleted_at is null";
+
+const IS_MANAGED: &str = "
+    -- delete_tenant: do resources manage destinations of it
+    select 1 from destination_managers where tenant_id = ?1 and uid is not null limit 1";
+
+const DELETE: &str = "
+    -- delete_tenant
+    update tenants set deleted_at = ?2 where id = ?1 and deleted_at is null";
+
+/// What opens a tenant's doors.
+const CLOSE: [&str; 3] = [
+    "-- delete_tenant: its sessions and links\ndelete from sessions where tenant_id = ?1",
+    "-- delete_tenant: its keys\ndelete from api_keys where tenant_id = ?1",
+    "-- delete_tenant: what it asked for\ndelete from limit_requests where tenant_id = ?1",
+];
+
+const TO_EMPTY: &str = "
+    -- reap: the tenant that was deleted first and is not empty yet
+    select id, deleted_at from tenants indexed by tenants_to_empty
+    where deleted_at is not null and emptied_at is null
+    order by deleted_at, id limit 1";
+
+const EMPTY: &str = "
+    -- reap: some of its destinations
+    update destinations set deleted_at = ?2 where id in (
+        select id from destinations indexed by destinations_of_tenant
+        where tenant_id = ?1 and deleted_at is null order by id limit ?3
+    )";
+
+const EMPTIED: &str = "
+    -- reap: it has none any more
+    update tenants set emptied_at = ?2 where id = ?1";
+
+const FORGET: &str = "
+    -- retain: deleted tenants that nothing refers to any more
+    delete from tenants where id = ?1 and emptied_at is not null
+        and not exists (select 1 from destinations d where d.tenant_id = ?1 and d.deleted_at is null)
+        and not exists (
+            select 1 from destinations d where d.tenant_id = ?1 and d.deleted_at is not null
+        )";
 
 const TIERS: &str = "
     -- tiers
@@ -85,6 +133,10 @@ impl Tenants for SqliteStore {
         Ok(self.write(move |tx, now| create(tx, now, &new)).await?)
     }
 
+    async fn delete_tenant(&self, id: TenantId) -> Result<Tenant, CatalogError> {
+        Ok(self.write(move |tx, now| delete(tx, now, id)).await?)
+    }
+
     async fn tenant(&self, id: TenantId) -> Result<Tenant, CatalogError> {
         Ok(self.read(move |tx| read(tx, id)).await?)
     }
@@ -92,7 +144,7 @@ impl Tenants for SqliteStore {
     async fn tenant_called(&self, id: &ExternalId) -> Result<Tenant, CatalogError> {
         let id = id.clone();
         let called = move |tx: &Transaction<'_>| {
-            let sql = format!("{SELECT} where n.external_id = ?1");
+            let sql = format!("{SELECT} where n.external_id = ?1 and n.deleted_at is null");
             let found = first(tx, &sql, [id.as_str()], tenant)?;
             found.ok_or_else(|| CatalogError::NotFound("tenant").into())
         };
@@ -161,6 +213,45 @@ fn create(tx: &Transaction<'_>, now: Timestamp, new: &NewTenant) -> Result<Tenan
         0 => Err(no_such_tier()),
         _ => read(tx, new.id),
     }
+}
+
+fn delete(tx: &Transaction<'_>, now: Timestamp, id: TenantId) -> Result<Tenant, Fault> {
+    let key = id.to_string();
+    if first(tx, IS_MANAGED, [&key], |_| Ok(()))?.is_some() {
+        return Err(CatalogError::Conflict(TENANT_IS_MANAGED.to_owned()).into());
+    }
+    execute(tx, DELETE, (&key, now.as_micros()))?;
+    let deleted = read(tx, id)?;
+    for sql in CLOSE {
+        execute(tx, sql, [&key])?;
+    }
+    Ok(deleted)
+}
+
+/// A step of what [`Tenants::delete_tenant`] has begun, of the tenant that was deleted
+/// first; and whether there may be more to do at once.
+pub(super) fn empty(tx: &Transaction<'_>, now: Timestamp) -> Result<bool, Fault> {
+    let to_empty = |row: &Row<'_>| Ok((row.get::<_, String>(0)?, time(row, 1)?));
+    let Some((tenant, deleted_at)) = first(tx, TO_EMPTY, [], to_empty)? else {
+        return Ok(false);
+    };
+    let mut deleted = 0;
+    dated(tx, now, || {
+        deleted = execute(tx, EMPTY, (&tenant, now.as_micros(), EMPTIED_AT_ONCE))?;
+        Ok(deleted)
+    })?;
+    if deleted == 0 && deleted_at <= now - EMPTIED_AFTER {
+        execute(tx, EMPTIED, (&tenant, now.as_micros()))?;
+        forget(tx, &tenant)?;
+        return Ok(true);
+    }
+    Ok(deleted > 0)
+}
+
+/// Forgets a deleted tenant with the last of its destinations.
+pub(super) fn forget(tx: &Transaction<'_>, tenant: &str) -> Result<(), Fault> {
+    execute(tx, FORGET, [tenant])?;
+    Ok(())
 }
 
 fn read(connection: &Connection, id: TenantId) -> Result<Tenant, Fault> {
@@ -277,6 +368,13 @@ fn tenant(row: &Row<'_>) -> Result<Tenant, Fault> {
         ingest_per_second: row.get(6)?,
         effective_ingest_per_second: row.get(7)?,
         external_id: row.get::<_, Option<String>>(8)?.map(ExternalId::kept),
+        deletion: match maybe_time(row, 9)? {
+            Some(since) => Some(Deletion {
+                since,
+                destinations_left: row.get(10)?,
+            }),
+            None => None,
+        },
     })
 }
 

@@ -1,6 +1,6 @@
 //! Limits in SQL say the same as limits in Rust.
 
-use domain::limit::Shape;
+use domain::limit::{Count, Shape};
 use domain::policy::LimitSettings;
 use engine::ports::{Catalog, DEFAULT_TENANT};
 
@@ -21,6 +21,8 @@ async fn nonsense_is_refused_by_the_name_of_its_column() {
         ("max_in_flight", "max_in_flight = 0"),
         ("safety_margin", "safety_margin = 1.5"),
         ("safety_margin", "safety_margin = 'NaN'"),
+        ("margin_cap", "margin_cap = 'NaN'"),
+        ("count", "count = 'arrival'"),
         ("unlimited", "unlimited = true"),
         ("state", "state = 'asleep'"),
     ] {
@@ -82,6 +84,11 @@ impl Random {
             shape,
             max_in_flight: self.maybe(9).map(|places| places + 1),
             safety_margin: self.maybe(5).map(|fifths| f64::from(fifths) / 5.0),
+            margin_cap: self.maybe(5).map(|fifths| f64::from(fifths) / 5.0),
+            count: self.maybe(2).map(|which| match which {
+                0 => Count::Start,
+                _ => Count::Response,
+            }),
         }
     }
 }
@@ -97,6 +104,8 @@ async fn history_is_resolved_as_the_domain_does() {
     for _ in 0..80 {
         let tier = LimitSettings {
             safety_margin: None,
+            margin_cap: None,
+            count: None,
             ..random.settings()
         };
         let shape = tier

@@ -16,6 +16,8 @@ use crate::counting::Counted;
 use crate::database::{Database, measured, per_second, run};
 
 const UNLIMITED: LimitSettings = LimitSettings {
+    count: None,
+    margin_cap: None,
     unlimited: true,
     per_second: None,
     per_minute: None,

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::admission::{Bucket, CoarseStarts, Look, Outstanding, admit};
 use crate::health::HoldReason;
-use crate::limit::{Period, Shape};
+use crate::limit::{Count, Period, Shape};
 use crate::policy::LimitSettings;
 use crate::smart::Effective;
 
@@ -353,6 +353,23 @@ fn of_several_windows_the_one_that_opens_last_is_named() {
     let found = case.explained();
     assert_eq!(found.next_at, Some(ms(10_000)));
     assert!(found.words.contains("3 a minute"), "{}", found.words);
+}
+
+#[test]
+fn where_answers_count_those_that_have_not_come_are_the_limit() {
+    let case = Case::with(|case| {
+        case.policy = limits(LimitSettings {
+            per_second: Some(2),
+            count: Some(Count::Response),
+            ..LimitSettings::EXACT
+        });
+        case.usage.in_flight = 2;
+    });
+    let found = case.explained();
+    assert_eq!(found.reason, Reason::Window, "{}", found.words);
+    assert_eq!(found.next_at, Some(ms(1_000)));
+    let words = "2 requests have no answer yet";
+    assert!(found.words.contains(words), "{}", found.words);
 }
 
 #[test]

@@ -217,7 +217,15 @@ impl Circumstances<'_> {
                     0 => String::new(),
                     micros => format!(", planned {} ms longer,", rounded(micros as f64 / 1_000.0)),
                 };
-                format!("The window of {}{longer} is full.", limit_words(limit))
+                let open = match self.usage.unanswered(self.policy) {
+                    0 => String::new(),
+                    1 => " One request has no answer yet, and counts until then.".to_owned(),
+                    many => format!(" {many} requests have no answer yet, and count until then."),
+                };
+                format!(
+                    "The window of {}{longer} is full.{open}",
+                    limit_words(limit)
+                )
             }
             _ => "A window of its limits is full.".to_owned(),
         }

@@ -1,11 +1,12 @@
 //! What admission promises, whatever the workers do.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use domain::admission::{Backlog, Bucket, CoarseStarts, GRACE, SLACK, Usage, admit, lead};
 use domain::compliance::{Start, Verdict, judge, judge_sends};
-use domain::limit::{Period, Shape};
-use domain::margin::{Margin, Spread};
+use domain::limit::{Count, Period, Shape};
+use domain::margin::{self, Margin, Spread};
 use domain::policy::{LimitSettings, Policy};
 use domain::smart::Effective;
 use domain::time::Timestamp;
@@ -277,7 +278,8 @@ proptest! {
             Op::Measure(spread) => Some(*spread),
             _ => None,
         });
-        let margins = measured.chain([first]).map(Margin::Measured);
+        let cap = margin::MOST;
+        let margins = measured.chain([first]).map(|spread| Margin::Measured { spread, cap });
         let margin = margins.map(|margin| margin.of(Period::Second.duration())).min();
         let margin = margin.unwrap_or_default();
         let mut world = World::new(policy).fates(fates);
@@ -286,6 +288,96 @@ proptest! {
         let verdict = at_the_receiver(&world, margin, &parts);
         prop_assert!(verdict.is_kept(), "{:?}", verdict.violations().next());
     }
+}
+
+/// What a receiver judges where each request arrives at that part of the time, in
+/// thousandths, between its first byte and the end of its answer.
+fn anywhere_before_its_answer(world: &World, parts: &[u32]) -> Verdict {
+    let sends: BTreeMap<_, _> = world.sends.iter().map(|(at, id)| (*id, *at)).collect();
+    let arrives = |((answered_at, id), part): (&Start, &u32)| {
+        let way = answered_at.since(sends[id]);
+        (sends[id] + way * *part / 1_000, *id)
+    };
+    let answers = world.answers.iter().zip(parts.iter().cycle());
+    let mut arrivals: Vec<Start> = answers.map(arrives).collect();
+    arrivals.sort_unstable();
+    judge(&world.history, &arrivals)
+}
+
+/// Where answers count.
+fn by_response(limits: LimitSettings) -> Policy {
+    let limits = LimitSettings {
+        count: Some(Count::Response),
+        ..limits
+    };
+    limits.policy()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    #[test]
+    fn where_answers_count_no_network_lets_a_receiver_see_more(
+        limits in windows(),
+        shape in shape(),
+        parts in prop::collection::vec(0..=1_000_u32, 1..12),
+        fates in prop::collection::vec(fate(), 1..12),
+        ops in prop::collection::vec(op(), 1..60),
+    ) {
+        let ops = ops.into_iter().filter(|op| !matches!(op, Op::Change(_)));
+        let policy = by_response(LimitSettings { shape: Some(shape), ..limits });
+        let mut world = World::new(policy).fates(fates);
+        play(&mut world, ops.collect());
+        let verdict = anywhere_before_its_answer(&world, &parts);
+        prop_assert!(verdict.is_kept(), "{:?}", verdict.violations().next());
+        assert_sends_kept(&world);
+    }
+}
+
+/// What counts starts is over at a receiver whose requests are on their way for long, and
+/// what counts answers is not; which costs a round trip in each period and no more.
+#[test]
+fn counting_answers_costs_a_round_trip_in_each_period() {
+    let ten = LimitSettings {
+        per_second: Some(10),
+        ..LimitSettings::EXACT
+    };
+    let slow = Fate::Start {
+        late: 0,
+        sent: 0,
+        takes: 400_000,
+    };
+    // Every other ten arrive at once, the others as late as they may.
+    let parts: Vec<u32> = (0..20).map(|at| if at < 10 { 1_000 } else { 0 }).collect();
+    for (policy, is_kept, sends) in [(ten.policy(), false, 140), (by_response(ten), true, 95)] {
+        let mut world = World::new(policy).fates(vec![slow]);
+        world.follow_looks(1_000, world.now + Duration::from_secs(14));
+        let sent = world.sends.len();
+        assert!(sent >= sends && sent <= sends + 15, "{sent}");
+        world.settle();
+        let verdict = anywhere_before_its_answer(&world, &parts);
+        assert_eq!(verdict.is_kept(), is_kept);
+        assert!(world.runs < 300, "{} runs", world.runs);
+    }
+}
+
+/// Nobody looks where only an answer can help, and the answer wakes it.
+#[test]
+fn what_waits_for_answers_is_woken_by_them() {
+    let one = by_response(LimitSettings {
+        per_second: Some(1),
+        ..LimitSettings::EXACT
+    });
+    let slow = Fate::Start {
+        late: 0,
+        sent: 0,
+        takes: 3_500_000,
+    };
+    let mut world = World::new(one).fates(vec![slow]);
+    world.follow_looks(1_000, world.now + Duration::from_secs(44));
+    // One in 4.5 s, and a run in each second at most beside two for each of them.
+    assert_eq!(world.sends.len(), 10);
+    assert!(world.runs <= 44 + 3 * 10, "{} runs", world.runs);
 }
 
 /// The margin is what keeps it: without one, the same network shows the receiver more.

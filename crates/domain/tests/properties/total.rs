@@ -5,7 +5,7 @@ use std::time::Duration;
 use domain::admission::{
     Backlog, Blocked, Bucket, CoarseStarts, Decision, Look, Meter, Outstanding, Usage, admit,
 };
-use domain::limit::{MAX_LIMIT, Period, Shape};
+use domain::limit::{Count, MAX_LIMIT, Period, Shape};
 use domain::margin::Spread;
 use domain::policy::{LimitSettings, Policy};
 use domain::smart::Effective;
@@ -44,13 +44,15 @@ prop_compose! {
         burst in prop::option::of(any_number()),
         max_in_flight in prop::option::of(any_number()),
         safety_margin in prop::option::of(0.0..=1.0_f64),
+        margin_cap in prop::option::of(0.0..=1.0_f64),
+        count in prop::option::of(prop_oneof![Just(Count::Start), Just(Count::Response)]),
         spread in prop::option::of(any_spread()),
         slower in prop::option::of(any::<f64>()),
     ) -> Policy {
         let [per_second, per_minute, per_hour, per_day] = limits;
         LimitSettings {
             per_second, per_minute, per_hour, per_day, unlimited, burst,
-            shape: Some(shape), max_in_flight, safety_margin,
+            shape: Some(shape), max_in_flight, safety_margin, margin_cap, count,
         }.policy().measured(spread).slowed(Effective { per_second: slower, max_in_flight: None })
     }
 }

@@ -11,7 +11,7 @@ use domain::admission::{
 };
 use domain::compliance::{InForce, Start};
 use domain::ids::{AttemptId, PermitNumber};
-use domain::limit::Period;
+use domain::limit::{Count, Period};
 use domain::policy::{Policy, Rate};
 use domain::smart::Effective;
 use domain::time::Timestamp;
@@ -59,6 +59,8 @@ pub(crate) struct World {
     pub(crate) starts: Vec<Start>,
     /// When they were sent, in no order.
     pub(crate) sends: Vec<Start>,
+    /// When those that are over were answered, in no order.
+    pub(crate) answers: Vec<Start>,
     pub(crate) runs: u64,
     /// How many outcomes woke it.
     pub(crate) woken: u64,
@@ -72,7 +74,8 @@ pub(crate) struct World {
     last_permit: PermitNumber,
     in_flight: u32,
     under_way: BTreeMap<u64, Row>,
-    /// What is over, by its start: when that was, and when it was claimed.
+    /// What is over, by when it counts: its start or, where answers count, the end of its
+    /// answer; and when it was claimed.
     over: BTreeSet<(Timestamp, Timestamp, u64)>,
     buckets: BTreeMap<(Period, Timestamp), u32>,
     meter: Meter,
@@ -125,6 +128,7 @@ impl World {
             history: vec![entry],
             starts: Vec::new(),
             sends: Vec::new(),
+            answers: Vec::new(),
             runs: 0,
             woken: 0,
             in_use: Duration::ZERO,
@@ -160,7 +164,7 @@ impl World {
             self.starts.push((at, id));
             self.sends.push((at, id));
             self.number += 1;
-            self.end(self.number, (at, at));
+            self.end(self.number, (at, at), at);
         }
         self
     }
@@ -234,15 +238,25 @@ impl World {
         let mut row = self.under_way.remove(&permit).unwrap();
         row.report();
         self.in_use += self.now.since(row.claimed_at);
-        self.end(permit, (row.started_at, row.claimed_at));
+        self.answers.push((self.now, AttemptId(permit as i64)));
+        self.end(permit, (row.started_at, row.claimed_at), self.now);
         if wakes {
             self.woken += 1;
             self.wake(self.now);
         }
     }
 
-    fn end(&mut self, number: u64, (started_at, claimed_at): (Timestamp, Timestamp)) {
-        self.over.insert((started_at, claimed_at, number));
+    fn end(
+        &mut self,
+        number: u64,
+        (started_at, claimed_at): (Timestamp, Timestamp),
+        answered_at: Timestamp,
+    ) {
+        let counts_at = match self.policy.count {
+            Count::Start => started_at,
+            Count::Response => answered_at,
+        };
+        self.over.insert((counts_at, claimed_at, number));
         for period in Period::ALL {
             let length = i64::try_from(period.bucket().as_micros()).unwrap();
             let end = (started_at.as_micros().div_euclid(length) + 1) * length;
@@ -283,7 +297,7 @@ impl World {
             .iter()
             .filter(|limit| limit.is_coarse())
             .map(|limit| {
-                let since = self.now - self.policy.stretched(limit.period);
+                let since = self.now - self.policy.stretched(*limit);
                 let range = (limit.period, since)..=(limit.period, Timestamp::MAX);
                 CoarseStarts {
                     period: limit.period,
@@ -317,7 +331,9 @@ impl World {
             (newest.period, newest.count as usize)
         });
         let since = self.now - period;
-        let under_way = (self.under_way.values()).map(|row| (row.started_at, row.claimed_at));
+        let under_way = (self.under_way.values())
+            .filter(|_| self.policy.count == Count::Start)
+            .map(|row| (row.started_at, row.claimed_at));
         let over = self
             .over
             .iter()

@@ -18,7 +18,15 @@ pub trait Tenants: Send + Sync {
     /// external id that another one has by the name `external_id`.
     async fn create_tenant(&self, new: &NewTenant) -> Result<Tenant, CatalogError>;
 
-    /// One tenant.
+    /// Ends all that a tenant has: its keys, links and sessions at once; its destinations,
+    /// with their backlogs, in the steps of [`super::Store::reap`]; and itself with the
+    /// last of what the ledger has of them. Again, it changes nothing. A `Conflict`
+    /// while resources of Kubernetes manage destinations of it.
+    ///
+    /// Nothing is created for it any more, and its external id is free.
+    async fn delete_tenant(&self, id: TenantId) -> Result<Tenant, CatalogError>;
+
+    /// One tenant, also one that is being deleted.
     async fn tenant(&self, id: TenantId) -> Result<Tenant, CatalogError>;
 
     /// The one that its platform calls so.
@@ -54,6 +62,17 @@ pub trait Tenants: Send + Sync {
     /// that inherit, as above.
     async fn change_tier(&self, name: &str, change: &TierChange) -> Result<Tier, CatalogError>;
 }
+
+/// Why a tenant cannot be deleted.
+pub const TENANT_IS_MANAGED: &str =
+    "resources of Kubernetes manage destinations of this tenant: delete those first";
+
+/// Of a deleted tenant so many destinations are deleted in one step.
+pub const EMPTIED_AT_ONCE: u32 = 50;
+
+/// From so long after its deletion on, a tenant that has no destination is done: until
+/// then one may appear whose creation had begun before.
+pub const EMPTIED_AFTER: Duration = Duration::from_secs(60);
 
 /// The tier of a tenant for which nothing else is said.
 pub const DEFAULT_TIER: &str = "standard";
@@ -114,6 +133,18 @@ pub struct Tenant {
     pub effective_ingest_per_second: Option<u32>,
     /// When it was added.
     pub created_at: Timestamp,
+    /// It is being deleted, and how far that is.
+    pub deletion: Option<Deletion>,
+}
+
+/// How far the deletion of a tenant is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Deletion {
+    /// Since when.
+    pub since: Timestamp,
+    /// Destinations that have not been deleted, or of which something still waits or is
+    /// under way. Where it is 0, the ledger alone knows the tenant.
+    pub destinations_left: u32,
 }
 
 /// What to change of a tier; `None` leaves it as it is.

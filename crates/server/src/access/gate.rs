@@ -137,6 +137,12 @@ impl Gate {
         memory.unknown.remove(&id);
     }
 
+    /// The same of all keys of a tenant.
+    pub fn forget_tenant(&self, tenant: TenantId) {
+        let mut memory = self.memory();
+        (memory.known).retain(|_, known| known.credential.tenant != tenant);
+    }
+
     async fn credential(&self, id: KeyId) -> Result<Option<Credential>, StoreError> {
         if let Some(remembered) = self.memory().remembered(id) {
             return Ok(remembered);

@@ -10,6 +10,7 @@ use domain::access::{Scope, Scopes};
 use domain::external_id::ExternalId;
 use domain::ids::TenantId;
 use domain::ingest_limit::IngestLimit;
+use engine::ports::CatalogError;
 use http::HeaderMap;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
@@ -22,6 +23,7 @@ use super::caller::to_its_end;
 use super::problem::Problem;
 use super::{App, named};
 use crate::access::{Identity, REMEMBERED};
+use crate::service::ServiceError;
 
 /// The header that names the tenant.
 pub(crate) const HEADER: &str = "Paceline-Tenant";
@@ -134,6 +136,9 @@ impl Acting {
             }
         });
         let tenant = tenant.await?;
+        if tenant.deletion.is_some() {
+            return Err(ServiceError::from(CatalogError::NotFound("tenant")).into());
+        }
         let limit = tenant.effective_ingest_per_second.and_then(NonZeroU32::new);
         let known = Known {
             tenant: tenant.id,

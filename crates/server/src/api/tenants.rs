@@ -99,6 +99,19 @@ pub struct Tenant {
     /// When it was created.
     #[schema(format = DateTime)]
     pub created_at: String,
+    /// It is being deleted, and how far that is; `null` of one that is not.
+    pub deletion: Option<Deletion>,
+}
+
+/// How far the deletion of a tenant is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Deletion {
+    /// Since when.
+    #[schema(format = DateTime)]
+    pub since: String,
+    /// Destinations of which something still waits or is under way. With 0, what the
+    /// ledger has of it is left, and goes with its age.
+    pub destinations_left: u32,
 }
 
 /// A page of tenants.
@@ -122,6 +135,10 @@ impl From<ports::Tenant> for Tenant {
             ingest_per_second: tenant.ingest_per_second,
             effective_ingest_per_second: tenant.effective_ingest_per_second,
             created_at: text::time(tenant.created_at),
+            deletion: tenant.deletion.map(|deletion| Deletion {
+                since: text::time(deletion.since),
+                destinations_left: deletion.destinations_left,
+            }),
         }
     }
 }
@@ -218,6 +235,27 @@ pub(super) async fn put(
         true => answered(tenant).into_response(),
         false => Json(Tenant::from(tenant)).into_response(),
     })
+}
+
+/// Delete a tenant with all that it has.
+///
+/// Its keys, links and sessions end at once; its destinations and their backlogs go step by
+/// step, and `show_tenant` says how far that is. The ledger stays for its age, and then the
+/// tenant is forgotten. Repeating it changes nothing.
+#[utoipa::path(delete, path = "/v1/tenants/{id}", operation_id = "delete_tenant",
+    tag = "tenants", security(("key" = ["admin"])),
+    params(("id" = Uuid, Path)), responses(
+    (status = 202, description = "It is being deleted.", body = Tenant),
+    (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn delete(
+    caller: Caller,
+    PathId(id): TenantPath,
+) -> Result<(StatusCode, Json<Tenant>), Problem> {
+    let deleted = caller
+        .administer(|tenancy| async move { tenancy.delete_tenant(id).await })
+        .await?;
+    caller.forget_tenants();
+    Ok((StatusCode::ACCEPTED, Json(deleted.into())))
 }
 
 /// Change a tenant. A lower tier is in force when this answers.

@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 use super::destination::Connection;
 use super::destination::settings::Setting;
 use super::named::Named;
+use super::sure::Sure;
 use crate::api::tenants::{Tenant, TenantList};
 use crate::client::Client;
 use crate::output::{self, Format};
@@ -68,6 +69,17 @@ pub enum Command {
         /// the tier's.
         #[arg(long, value_name = "N")]
         ingest_per_second: Option<Setting>,
+        #[command(flatten)]
+        connection: Connection,
+    },
+    /// Delete a tenant with its keys, links, destinations and their backlogs.
+    ///
+    /// Destinations go step by step: `paceline tenant show` says how many are left.
+    Delete {
+        /// Its id or its name.
+        id: Named,
+        #[command(flatten)]
+        sure: Sure,
         #[command(flatten)]
         connection: Connection,
     },
@@ -140,6 +152,27 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
             let changed: Tenant = client.send(Method::PATCH, &path, &body).await?;
             print(&[changed], connection.output)?;
         }
+        Command::Delete {
+            id,
+            sure,
+            connection,
+        } => {
+            sure.check()?;
+            let client = Client::administering(&connection.client)?;
+            let id = id.tenant(&client).await?;
+            let path = format!("{PATH}/{id}");
+            let what = async || {
+                let found: Tenant = client.get(&path).await?;
+                Ok(format!(
+                    "Deletes the tenant {}: its keys and links end at once, its destinations \
+                     and what waits there go with it. What was sent stays in the ledger.",
+                    found.name
+                ))
+            };
+            sure.ask(what).await?;
+            let deleted: Tenant = client.send(Method::DELETE, &path, &json!({})).await?;
+            print(&[deleted], connection.output)?;
+        }
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -169,9 +202,15 @@ fn print(tenants: &[Tenant], format: Format) -> anyhow::Result<()> {
                     tenant.tier.clone(),
                     output::or_dash(tenant.effective_max_in_flight),
                     output::or_dash(tenant.effective_ingest_per_second),
+                    match &tenant.deletion {
+                        None => "active".to_owned(),
+                        Some(deletion) => {
+                            format!("deleting, {} left", deletion.destinations_left)
+                        }
+                    },
                 ]
             });
-            let header = ["ID", "NAME", "TIER", "IN FLIGHT", "INGEST/S"];
+            let header = ["ID", "NAME", "TIER", "IN FLIGHT", "INGEST/S", "STATE"];
             output::line(&output::table(&header, rows).to_string())
         }
     }

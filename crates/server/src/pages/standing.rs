@@ -344,7 +344,7 @@ fn share(one: &Surveyed, starts: u32, now: Timestamp) -> Option<u32> {
         if limit.period == Period::Second || refill == Some(limit) {
             return f64::from(starts) / GLANCE_RATE.as_secs_f64() / limit.per_second();
         }
-        let since = now - one.policy.stretched(*limit);
+        let since = now - one.policy.stretched(limit);
         let counted = (one.usage.coarse.iter()).find(|coarse| coarse.period == limit.period);
         let within = |at: &&Timestamp| **at > since;
         let started = match counted {

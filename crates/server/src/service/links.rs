@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use domain::access::{KeyId, LinkId, Scope, Scopes};
 use domain::ids::TenantId;
-use engine::ports::{BehindSession, Link, NewSession, SessionKind, Sessions, Tenants};
+use engine::ports::{
+    BehindSession, CatalogError, Link, NewSession, SessionKind, Sessions, Tenants,
+};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
@@ -106,7 +108,9 @@ impl Links {
             let problem = "must be 60 to 604800, which is seven days";
             return Err(ServiceError::invalid("expires_in_seconds", problem));
         }
-        self.tenants.tenant(tenant).await?;
+        if self.tenants.tenant(tenant).await?.deletion.is_some() {
+            return Err(CatalogError::NotFound("tenant").into());
+        }
         let token = self.new_held();
         let new = NewSession {
             digest: digest(&token),

@@ -186,6 +186,17 @@ impl Tenancy {
         Ok(self.tenants.change_tenant(id, &change).await?)
     }
 
+    /// Ends all that it has, step by step: [`Tenants::delete_tenant`].
+    pub async fn delete_tenant(&self, id: TenantId) -> Result<Tenant, ServiceError> {
+        if id == DEFAULT_TENANT {
+            let problem = "the default tenant is the installation's own";
+            return Err(CatalogError::Conflict(problem.to_owned()).into());
+        }
+        let deleted = self.tenants.delete_tenant(id).await?;
+        self.gate.forget_tenant(id);
+        Ok(deleted)
+    }
+
     /// A new key and its text, which nobody can be told again.
     pub async fn create_key(
         &self,

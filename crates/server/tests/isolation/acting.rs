@@ -205,7 +205,9 @@ pub(crate) async fn events_are_listed_by_type_and_state(world: &World) {
     // Ids are by the millisecond, and two may be of one.
     posted.sort_unstable_by(|a, b| b.cmp(a));
     let of_type = |wanted: &str| -> Vec<Value> {
-        let those = posted.iter().filter(|(_, event_type)| *event_type == wanted);
+        let those = posted
+            .iter()
+            .filter(|(_, event_type)| *event_type == wanted);
         those.map(|(id, _)| id.clone().into()).collect()
     };
     let (odd, even) = (of_type("odd"), of_type("even"));

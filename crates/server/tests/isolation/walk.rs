@@ -194,6 +194,8 @@ pub(crate) const ROWS: &[Row] = &[
         Reach::Named,
     ),
     row("DELETE /v1/destinations/{id}", None, Reach::Named),
+    // Nothing of it is left then.
+    row("DELETE /v1/tenants/{id}", None, Reach::Installation),
 ];
 
 /// An id that nothing has.

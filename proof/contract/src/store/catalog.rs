@@ -6,7 +6,7 @@ use domain::attempt::AttemptState;
 use domain::destination::DestinationState;
 use domain::external_id::ExternalId;
 use domain::ids::{DestinationId, EventId, TenantId};
-use domain::limit::Shape;
+use domain::limit::{Count, Shape};
 use domain::policy::LimitSettings;
 
 use super::World;
@@ -35,6 +35,8 @@ pub async fn a_destination_is_read_as_it_was_created(world: &World) {
             shape: Some(Shape::TokenBucket),
             max_in_flight: Some(9),
             safety_margin: Some(0.02),
+            margin_cap: Some(0.3),
+            count: Some(Count::Response),
             unlimited: false,
         },
         ..world

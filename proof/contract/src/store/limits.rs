@@ -276,6 +276,8 @@ pub async fn nonsense_is_refused_by_the_constraints(world: &World) {
         ("burst = 0", "burst"),
         ("max_in_flight = 0", "max_in_flight"),
         ("safety_margin = 1.5", "safety_margin"),
+        ("margin_cap = -0.1", "margin_cap"),
+        ("count = 'arrival'", "count"),
         ("shape = 'square'", "shape"),
         ("state = 'asleep'", "state"),
         ("unlimited = true", "unlimited"),

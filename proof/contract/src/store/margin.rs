@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use domain::attempt::OutcomeKind;
 use domain::ids::DestinationId;
-use domain::margin::{Margin, Spread};
+use domain::margin::{self, Margin, Spread};
 use engine::ports::{DEFAULT_TENANT, NextTry, Outcome};
 
 use super::World;
@@ -52,6 +52,28 @@ pub async fn a_margin_is_measured_unless_one_is_set(world: &World) {
     report(world, &[(set, spread(1_200, 5_700))]).await;
     assert_eq!(margin(destination).await, Duration::from_micros(4_500));
     assert_eq!(margin(set).await, SECOND / 20);
+}
+
+/// And to raise it makes windows longer, so it revokes.
+pub async fn the_cap_of_a_margin_is_its_owners(world: &World) {
+    let destination = measured(world).await;
+    report(world, &[(destination, spread(1_000, 90_000))]).await;
+    world.accept(destination, 1).await;
+    let (worker, permits) = (world.worker().await, world.admit(destination).await);
+    let set = async |cap: &str| {
+        let set = format!("margin_cap = {cap} where id = '{destination}'");
+        world.sql(&format!("update destinations set {set}")).await;
+        let found = world.catalog.destination(DEFAULT_TENANT, destination).await;
+        found.unwrap().policy().margin.of(SECOND)
+    };
+    assert_eq!(set("0.001").await, SECOND / 1_000);
+    assert_eq!(set("0.05").await, SECOND / 20);
+    assert_eq!(set("0.5").await, Duration::from_micros(89_000));
+    let claims = world.claim(worker, &permits).await;
+    assert!(matches!(
+        claims.answers[0],
+        engine::ports::ClaimAnswer::Refused
+    ));
 }
 
 /// Several workers' requests meet at the receiver, so what they say holds together.
@@ -148,9 +170,13 @@ pub async fn a_change_of_the_margin_revokes_unless_it_is_none(world: &World) {
         let claims = world.claim(worker, &permits).await;
         let is_refused = matches!(claims.answers[0], engine::ports::ClaimAnswer::Refused);
         assert_eq!(is_refused, revokes, "{before:?} to {after}");
+        let unmeasured = Margin::Measured {
+            spread: None,
+            cap: margin::MOST,
+        };
         let margin = world.catalog.destination(DEFAULT_TENANT, destination);
         let margin = margin.await.unwrap().policy().margin;
-        let expected = after.parse().map_or(Margin::Measured(None), Margin::Set);
+        let expected = after.parse().map_or(unmeasured, Margin::Set);
         assert_eq!(margin, expected);
     }
 }

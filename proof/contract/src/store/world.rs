@@ -12,7 +12,7 @@ use domain::attempt::{AttemptState, OutcomeKind};
 use domain::event::{Audience, NewEvent};
 use domain::health::Signal;
 use domain::ids::{DestinationId, EventId, TenantId, WorkerId};
-use domain::limit::Shape;
+use domain::limit::{Count, Shape};
 use domain::permit::Permit;
 use domain::policy::LimitSettings;
 use domain::share::Room;
@@ -96,6 +96,13 @@ impl World {
     /// Runs a user's SQL that must be refused; what the store says.
     pub async fn refused_sql(&self, statement: &str) -> String {
         self.door.sql(statement).await.unwrap_err()
+    }
+
+    /// Runs the first of these that the store understands: where its dialects differ.
+    pub async fn either_sql(&self, statements: [&str; 2]) {
+        if self.door.sql(statements[0]).await.is_err() {
+            self.sql(statements[1]).await;
+        }
     }
 
     /// An id that no other thing in this world has; later ones are greater.
@@ -344,6 +351,13 @@ impl DestinationBuilder<'_> {
     #[must_use]
     pub fn margin(mut self, part: Option<f64>) -> Self {
         self.new.limits.safety_margin = part;
+        self
+    }
+
+    /// Requests count until their answers.
+    #[must_use]
+    pub fn by_response(mut self) -> Self {
+        self.new.limits.count = Some(Count::Response);
         self
     }
 

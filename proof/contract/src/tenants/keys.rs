@@ -8,7 +8,7 @@ use domain::access::{KeyId, Scope, Scopes};
 use super::{TenantWorld, not_found, refuses};
 use engine::ports::{Credential, DEFAULT_TENANT, KeyUse, MAX_KEYS, NewKey};
 
-fn key(id: u64, scopes: &[Scope]) -> NewKey {
+pub(super) fn key(id: u64, scopes: &[Scope]) -> NewKey {
     NewKey {
         id: KeyId(id),
         name: format!("key {id}"),

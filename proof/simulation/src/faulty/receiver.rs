@@ -322,6 +322,18 @@ impl Sender for FaultySender {
     }
 }
 
+/// A request that is under way, until this is dropped.
+struct Ended<'a> {
+    witness: &'a Witness,
+    attempt: AttemptId,
+}
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        self.witness.ended(self.attempt);
+    }
+}
+
 /// Ready for one request.
 struct Connection {
     inner: Box<dyn Prepared>,
@@ -345,6 +357,10 @@ impl Prepared for Connection {
         // network.
         first_byte.leaves();
         self.to.witness.sending(attempt);
+        let _ended = Ended {
+            witness: &self.to.witness,
+            attempt,
+        };
         gate.enter(Site::Send).await;
         let answer = self.inner.send(request, first_byte).await;
         let status = answer.as_ref().map(|response| response.status);

@@ -71,6 +71,12 @@ impl fmt::Display for Limits<'_> {
         if let Some(margin) = limits.safety_margin {
             write!(f, "safety_margin: Some({margin:?}), ")?;
         }
+        if let Some(cap) = limits.margin_cap {
+            write!(f, "margin_cap: Some({cap:?}), ")?;
+        }
+        if let Some(count) = limits.count {
+            write!(f, "count: Some(Count::{count:?}), ")?;
+        }
         f.write_str("..LimitSettings::default() }")
     }
 }

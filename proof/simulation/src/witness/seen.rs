@@ -6,7 +6,7 @@ use std::time::Duration;
 use domain::admission::MAX_CLAIM_TO_SEND;
 use domain::compliance::{Arrival, AtReceiver, InForce, Start, judge};
 use domain::ids::{AttemptId, DestinationId, EventId};
-use domain::limit::Period;
+use domain::limit::{Count, Period};
 use domain::margin;
 use domain::permit::Permit;
 use domain::policy::Rate;
@@ -91,9 +91,13 @@ impl OfDestination {
             _ => entry.policy.margin.of(Period::Second.duration()),
         };
         let covered = self.history.iter().map(covered).min().unwrap_or_default();
-        let mixed = attempt.0.unsigned_abs().wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        let thousandths = u32::try_from((mixed >> 32) % 1_001).unwrap_or_default();
-        covered.min(margin::LEAST) * thousandths / 1_000
+        part(attempt, covered.min(margin::LEAST))
+    }
+
+    /// Whether its answers have always counted.
+    fn counts_answers(&self) -> bool {
+        let mut policies = self.history.iter().map(|entry| &entry.policy);
+        policies.all(|policy| policy.count == Count::Response) && !self.history.is_empty()
     }
 
     /// One request is at the receiver, and is judged with all that were before it.
@@ -132,7 +136,28 @@ impl Seen {
         let of = self.destinations.entry(destination).or_default();
         let place = of.sends.partition_point(|(other, _)| *other <= at);
         of.sends.insert(place, (at, attempt));
+        if of.counts_answers() {
+            return Ok(());
+        }
         of.arrives(at + of.way(attempt))
+            .map_err(|broken| broken.of(destination))
+    }
+
+    /// Nothing more comes of the request of an attempt. Where answers count it has arrived
+    /// at any time until now, by a part that is the attempt's own.
+    pub(super) fn note_end(&mut self, attempt: AttemptId) -> Promise {
+        let Some(of) = self.attempts.get(&attempt) else {
+            return Ok(());
+        };
+        let (Some((destination, claimed_at)), Some(started)) = (of.claimed_at, of.started) else {
+            return Ok(());
+        };
+        let (sent_at, ended_at) = (of.sent_at, claimed_at + started.elapsed());
+        let of = self.destinations.entry(destination).or_default();
+        let (Some(sent_at), true) = (sent_at, of.counts_answers()) else {
+            return Ok(());
+        };
+        of.arrives(sent_at + part(attempt, ended_at.since(sent_at)))
             .map_err(|broken| broken.of(destination))
     }
 
@@ -170,6 +195,13 @@ impl Seen {
         promises::no_window_is_over(&judge(&of.history, &of.starts[begin..]))
             .map_err(|broken| broken.of(destination))
     }
+}
+
+/// A part of this time that is the attempt's own.
+fn part(attempt: AttemptId, of: Duration) -> Duration {
+    let mixed = attempt.0.unsigned_abs().wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    let thousandths = u32::try_from((mixed >> 32) % 1_001).unwrap_or_default();
+    of * thousandths / 1_000
 }
 
 /// The longest window or refill of a policy.

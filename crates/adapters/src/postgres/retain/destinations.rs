@@ -9,6 +9,7 @@ use uuid::Uuid;
 
 use super::{Stepped, Turn};
 use crate::postgres::failure::Failure;
+use crate::postgres::tenants;
 
 /// Destinations that one step looks at: each is looked for in every day of the
 /// ledger.
@@ -206,9 +207,17 @@ async fn forget(
             return Ok(false);
         }
     }
+    let of: Vec<Uuid> = sqlx::query_scalar(
+        "-- retain: whose they were
+        select distinct d.tenant_id from destinations d where d.id = any ($1)",
+    )
+    .bind(destinations)
+    .fetch_all(&mut *connection)
+    .await?;
     for sql in SHORT {
         let deleting = sqlx::query(sql).bind(destinations);
         deleting.execute(&mut *connection).await?;
     }
+    tenants::forget(connection, &of).await?;
     Ok(true)
 }

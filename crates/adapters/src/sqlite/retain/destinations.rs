@@ -5,7 +5,8 @@ use rusqlite::Transaction;
 
 use super::Stepped;
 use crate::sqlite::fault::Fault;
-use crate::sqlite::rows::{all, execute};
+use crate::sqlite::rows::{all, execute, first};
+use crate::sqlite::tenants;
 
 const DELETED: &str = "
     -- retain: destinations that were deleted long enough ago, and what is left of them
@@ -31,6 +32,10 @@ const DELETED: &str = "
 const GIVE_BACK: &str = "
     -- retain: the reaper looks at it again
     update destinations set drained_at = null where id = ?1";
+
+const TENANT: &str = "
+    -- retain: whose it was
+    select tenant_id from destinations where id = ?1";
 
 /// What else is known of a destination, and may be many rows: so many of them go in
 /// one step.
@@ -120,8 +125,12 @@ fn forget(tx: &Transaction<'_>, id: &str, mut left: u32) -> Result<u32, Fault> {
             return Ok(0);
         }
     }
+    let tenant = first(tx, TENANT, [id], |row| Ok(row.get::<_, String>(0)?))?;
     for sql in SHORT {
         execute(tx, sql, [id])?;
+    }
+    if let Some(tenant) = tenant {
+        tenants::forget(tx, &tenant)?;
     }
     Ok(left)
 }

@@ -1,7 +1,7 @@
 //! When each rule by itself would let one attempt more start: for people who
 //! ask why it does not start now.
 
-use super::{Counted, Limit, Pacing, Plan, Policy, Timestamp, Usage, lead};
+use super::{Counted, LOOK_WHEN_CROWDED, Limit, Pacing, Plan, Policy, Timestamp, Usage, lead};
 
 /// A rule that an attempt has to pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,6 +51,7 @@ pub fn openings(policy: &Policy, usage: &Usage, now: Timestamp) -> Vec<Opening> 
 }
 
 fn opening(gate: Gate, at: Option<Timestamp>, now: Timestamp) -> Opening {
-    let at = at.map_or(now, |at| at.max(now));
+    // Without a time, an answer opens it: soon, and not now.
+    let at = at.map_or(now + LOOK_WHEN_CROWDED, |at| at.max(now));
     Opening { gate, at }
 }

@@ -1,6 +1,6 @@
 //! Limits of all kinds.
 
-use domain::limit::Shape;
+use domain::limit::{Count, Shape};
 use domain::policy::{LimitSettings, Rate};
 use rand::RngExt;
 
@@ -90,7 +90,9 @@ impl Draw<'_> {
             },
         };
         let few = self.rng.random_bool(0.15);
+        let counts_answers = self.rng.random_bool(0.15);
         LimitSettings {
+            count: counts_answers.then_some(Count::Response),
             max_in_flight: few.then_some(2).or(limits.max_in_flight),
             ..limits
         }
