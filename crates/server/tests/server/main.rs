@@ -20,6 +20,7 @@ mod notified;
 mod openapi;
 mod operations;
 mod process;
+mod profiles;
 mod secrets;
 mod signatures;
 mod smart_delivery;
