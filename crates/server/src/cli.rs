@@ -12,8 +12,9 @@ use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::commands::{
-    api, attempt, audit, completions, dead_letters, demo, destination, event, key, link, login,
-    migrate, operations, operator, plan, scheduler, secret_key, serve, tenant, tier, top, worker,
+    api, attempt, audit, completions, dead_letters, demo, destination, event, key, link, listen,
+    login, migrate, operations, operator, plan, scheduler, secret_key, serve, tenant, tier, top,
+    worker,
 };
 use crate::config::{ConfigError, LogConfig, unknown};
 use crate::{commands, logging, open_files};
@@ -65,6 +66,8 @@ pub enum Command {
     /// Send and look at events, over the API.
     #[command(subcommand)]
     Event(event::Command),
+    /// Send new events to a program that is being written, over the API.
+    Listen(listen::Args),
     /// Take back attempts, over the API.
     #[command(subcommand)]
     Attempt(attempt::Command),
@@ -152,6 +155,7 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Logout(args) => commands::login::logout(&args),
         Command::Destination(command) => commands::destination::run(command).await,
         Command::Event(command) => commands::event::run(command).await,
+        Command::Listen(args) => commands::listen::run(args).await,
         Command::Attempt(command) => commands::attempt::run(command).await,
         Command::DeadLetters(command) => commands::dead_letters::run(command).await,
         Command::Replay(command) => commands::dead_letters::run_replay(command).await,

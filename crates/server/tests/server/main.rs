@@ -14,6 +14,7 @@ mod health;
 mod imports;
 mod ingest;
 mod listeners;
+mod listens;
 mod managed;
 mod monitoring;
 mod notified;
