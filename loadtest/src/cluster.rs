@@ -114,7 +114,7 @@ async fn perform(args: Args, shutdown: CancellationToken) -> anyhow::Result<Exit
     hands.scale_back().await;
     let ended = ended?;
     let judged = ledger::judge(&paceline, &traffic, &since).await?;
-    let report = Report::new(args.settings(), ended, judged, &timeline);
+    let report = Report::new(args.settings(&paceline), ended, judged, &timeline);
     args.write(&report)?;
     output::line(&report.table())?;
     Ok(match report.troubles().is_empty() {
@@ -163,9 +163,9 @@ impl Args {
         Duration::from_secs(self.drain_seconds)
     }
 
-    fn settings(&self) -> Settings {
+    fn settings(&self, paceline: &Paceline) -> Settings {
         Settings {
-            url: self.paceline.url.to_string(),
+            url: paceline.url().to_string(),
             namespace: self.access.namespace.clone(),
             rate: self.rate,
             seconds: self.seconds,

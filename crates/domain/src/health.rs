@@ -180,6 +180,8 @@ impl Answer {
 pub struct Signal {
     /// For how long the receiver wants to be left alone.
     pub wait: Option<Duration>,
+    /// For good: it said so, whatever its status.
+    pub disable: bool,
     /// Random: spreads the ends of holds that begin together.
     pub dice: u16,
 }
@@ -281,6 +283,9 @@ impl Watch<'_> {
             Answer::Failed => self.failed(verdict, one, fresh),
             Answer::Refused if fresh => health.refusals = health.refusals.saturating_add(1),
             Answer::Refused => {}
+        }
+        if one.signal.disable {
+            verdict.disable = Some(DisableReason::Gone);
         }
         let health = &mut verdict.health;
         if let Some(wait) = one.signal.wait {

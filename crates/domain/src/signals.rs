@@ -1,9 +1,12 @@
 //! What a receiver says about its own limits, in the headers of a response.
 //!
-//! Three dialects: `Retry-After` (RFC 9110), `RateLimit` with
-//! `RateLimit-Policy` (the IETF draft, structured fields), and the older
-//! `X-RateLimit-Remaining` with `X-RateLimit-Reset`. All of them come to one
-//! answer: for how long the receiver wants to be left alone, if it does.
+//! Five dialects: `Retry-After` (RFC 9110); the IETF draft's `RateLimit` with
+//! `RateLimit-Policy`, as a list of policies (drafts 8 and later) or as a
+//! dictionary (draft 7), and its separate `RateLimit-Remaining` and
+//! `RateLimit-Reset` (drafts 3 to 6); and the older `X-RateLimit-…`, which some
+//! write `X-Rate-Limit-…`. All of them come to one answer: for how long the
+//! receiver wants to be left alone, if it does. And `webhook-delivery: disable`
+//! says that it wants to be, for good.
 //!
 //! Total: whatever the bytes say, the answer is nothing or a wait of at most
 //! [`MAX_WAIT`]. Nonsense, zero and the past ask for nothing.
@@ -12,7 +15,7 @@ mod rate_limit;
 
 use std::time::{Duration, UNIX_EPOCH};
 
-use rate_limit::exhausted_for;
+use rate_limit::{Members, exhausted_for, window};
 
 /// The longest wait that a receiver can ask for. An absurd value, or one that
 /// is meant for somebody else, must not silence a destination for days.
@@ -22,7 +25,7 @@ pub const MAX_WAIT: Duration = Duration::from_secs(3_600);
 /// read at all. A date takes 29, a list of a few policies about 100.
 pub const MAX_HEADER_BYTES: usize = 256;
 
-/// From here on a number of `X-RateLimit-Reset` is a time and not a duration:
+/// From here on a number of `X-RateLimit-Reset` or its like is a time and not a duration:
 /// seconds since the Unix epoch of the year 2001, or a wait of 31 years.
 const EPOCH_FROM: f64 = 1e9;
 
@@ -36,29 +39,66 @@ pub struct RawSignals {
     pub retry_after: Option<String>,
     /// `Date`: the receiver's own clock, which its other times are by.
     pub date: Option<String>,
-    /// `RateLimit`: what is left of which policy.
+    /// `RateLimit`: what is left of which policy, or of the only one.
     pub rate_limit: Option<String>,
     /// `RateLimit-Policy`: the policies.
     pub rate_limit_policy: Option<String>,
-    /// `X-RateLimit-Remaining`.
+    /// `RateLimit-Limit`: the quota, and perhaps its policy.
+    pub rate_limit_limit: Option<String>,
+    /// `RateLimit-Remaining`.
+    pub rate_limit_remaining: Option<String>,
+    /// `RateLimit-Reset`: seconds from now.
+    pub rate_limit_reset: Option<String>,
+    /// `X-RateLimit-Remaining`, or `X-Rate-Limit-Remaining`.
     pub remaining: Option<String>,
-    /// `X-RateLimit-Reset`: seconds from now, or since the Unix epoch.
+    /// `X-RateLimit-Reset`, or `X-Rate-Limit-Reset`: seconds from now, or since
+    /// the Unix epoch.
     pub reset: Option<String>,
+    /// `webhook-delivery`: whether it wants to be called again.
+    pub delivery: Option<String>,
 }
 
 impl RawSignals {
-    /// Reads them by their names, in lower case. `header` answers the first
-    /// value of that name, if it is text; what is too long is left out.
-    pub fn read(header: impl Fn(&'static str) -> Option<String>) -> Self {
-        let short = |name| header(name).filter(|text| text.len() <= MAX_HEADER_BYTES);
+    /// Reads them by their names, in lower case. `header` answers the values of
+    /// that name which are text, in their order. Of those that are lists all count,
+    /// as if they stood in one line: each limiter on the way may add its own. Of
+    /// the others the first does. What is too long is left out.
+    pub fn read(header: impl Fn(&'static str) -> Vec<String>) -> Self {
+        let short = |text: &String| text.len() <= MAX_HEADER_BYTES;
+        let first = |name| header(name).into_iter().next().filter(short);
+        let all = |name| {
+            let values = header(name);
+            (!values.is_empty())
+                .then(|| values.join(", "))
+                .filter(short)
+        };
+        let either = |one, other| first(one).or_else(|| first(other));
         Self {
-            retry_after: short("retry-after"),
-            date: short("date"),
-            rate_limit: short("ratelimit"),
-            rate_limit_policy: short("ratelimit-policy"),
-            remaining: short("x-ratelimit-remaining"),
-            reset: short("x-ratelimit-reset"),
+            retry_after: first("retry-after"),
+            date: first("date"),
+            rate_limit: all("ratelimit"),
+            rate_limit_policy: all("ratelimit-policy"),
+            rate_limit_limit: first("ratelimit-limit"),
+            rate_limit_remaining: first("ratelimit-remaining"),
+            rate_limit_reset: first("ratelimit-reset"),
+            remaining: either("x-ratelimit-remaining", "x-rate-limit-remaining"),
+            reset: either("x-ratelimit-reset", "x-rate-limit-reset"),
+            delivery: first("webhook-delivery"),
         }
+    }
+
+    /// Whether the receiver wants no further request, whatever its status is: it
+    /// answered `webhook-delivery: disable`.
+    ///
+    /// ```
+    /// use domain::signals::RawSignals;
+    /// let signals = RawSignals { delivery: Some("disable".into()), ..RawSignals::default() };
+    /// assert!(signals.disables());
+    /// assert!(!RawSignals::default().disables());
+    /// ```
+    #[must_use]
+    pub fn disables(&self) -> bool {
+        (self.delivery.as_deref()).is_some_and(|text| text.trim().eq_ignore_ascii_case("disable"))
     }
 
     /// For how long the receiver that answered `status` wants to be left
@@ -88,24 +128,80 @@ impl RawSignals {
         let retry_after = self.retry_after.as_deref().filter(|_| status >= 400);
         retry_after
             .and_then(|text| bounded(retry_after_seconds(text, now)?))
-            .or_else(|| self.draft().max(self.legacy(status, now)))
+            .or_else(|| {
+                let counters = [self.members(), self.separate(), self.legacy()];
+                let waits = counters.map(|counter| counter?.wait(status, now));
+                waits.into_iter().fold(self.policies(), Option::max)
+            })
     }
 
-    /// By `RateLimit`.
-    fn draft(&self) -> Option<Duration> {
+    fn policy(&self) -> &str {
+        self.rate_limit_policy.as_deref().unwrap_or_default()
+    }
+
+    /// By `RateLimit`, as a list of policies.
+    fn policies(&self) -> Option<Duration> {
         let limit = self.rate_limit.as_deref()?;
-        let policy = self.rate_limit_policy.as_deref().unwrap_or_default();
-        bounded(exhausted_for(limit, policy)?)
+        bounded(exhausted_for(limit, self.policy())?)
     }
 
-    /// By `X-RateLimit-…`. A 429 says by itself that nothing is left.
-    fn legacy(&self, status: u16, now: f64) -> Option<Duration> {
-        let exhausted = match self.remaining.as_deref() {
-            Some(text) => number(text)? <= 0.0,
+    /// By `RateLimit`, as a dictionary.
+    fn members(&self) -> Option<Counter> {
+        let said = Members::read(self.rate_limit.as_deref()?);
+        let window = || window(&said.limit?.to_string(), self.policy());
+        Some(Counter {
+            remaining: said.remaining.map(|number| number as f64),
+            reset: said.reset.map(|number| number as f64).or_else(window),
+        })
+    }
+
+    /// By `RateLimit-Remaining` and `RateLimit-Reset`.
+    fn separate(&self) -> Option<Counter> {
+        let reset = self.rate_limit_reset.as_deref();
+        let said = Counter::read(self.rate_limit_remaining.as_deref(), reset)?;
+        let window = || window(self.rate_limit_limit.as_deref()?, self.policy());
+        Some(Counter {
+            reset: match reset {
+                Some(_) => said.reset,
+                None => window(),
+            },
+            ..said
+        })
+    }
+
+    /// By `X-RateLimit-…`.
+    fn legacy(&self) -> Option<Counter> {
+        Counter::read(self.remaining.as_deref(), self.reset.as_deref())
+    }
+}
+
+/// What one dialect says of the requests that are left.
+struct Counter {
+    /// So many are; `None` if it does not say.
+    remaining: Option<f64>,
+    /// When there are more: seconds from now, or since the Unix epoch.
+    reset: Option<f64>,
+}
+
+impl Counter {
+    /// `None` if what is left cannot be read.
+    fn read(remaining: Option<&str>, reset: Option<&str>) -> Option<Self> {
+        Some(Self {
+            remaining: match remaining {
+                Some(text) => Some(number(text)?),
+                None => None,
+            },
+            reset: reset.and_then(number),
+        })
+    }
+
+    /// A 429 says by itself that nothing is left.
+    fn wait(&self, status: u16, now: f64) -> Option<Duration> {
+        let exhausted = match self.remaining {
+            Some(remaining) => remaining <= 0.0,
             None => status == 429,
         };
-        let reset = self.reset.as_deref().filter(|_| exhausted)?;
-        bounded(match number(reset)? {
+        bounded(match self.reset.filter(|_| exhausted)? {
             millis if millis >= EPOCH_MILLIS_FROM => millis / 1e3 - now,
             seconds if seconds >= EPOCH_FROM => seconds - now,
             seconds => seconds,

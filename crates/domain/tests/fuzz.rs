@@ -32,15 +32,19 @@ fn judge(text: &str) -> Verdict {
                 .eq_ignore_ascii_case(name)
                 .then(|| value.trim().to_owned())
         };
-        headers.lines().find_map(value)
+        headers.lines().filter_map(value).collect()
     });
     let all = [
         &raw.retry_after,
         &raw.date,
         &raw.rate_limit,
         &raw.rate_limit_policy,
+        &raw.rate_limit_limit,
+        &raw.rate_limit_remaining,
+        &raw.rate_limit_reset,
         &raw.remaining,
         &raw.reset,
+        &raw.delivery,
     ];
     let lengths = all.map(|header| header.as_ref().map_or(0, String::len));
     ensure!(lengths.iter().all(|bytes| *bytes <= MAX_HEADER_BYTES));
@@ -58,6 +62,10 @@ fn judge(text: &str) -> Verdict {
     if let (Some(_), None) = (wait, others) {
         raw.retry_after.as_ref().context("a wait from nowhere")?;
     }
+    ensure!(
+        !raw.disables() || raw.delivery.is_some(),
+        "disabled unasked"
+    );
     let has = all.map(|header| u8::from(header.is_some()));
     let kind = match wait {
         None => "none",
@@ -66,8 +74,9 @@ fn judge(text: &str) -> Verdict {
         Some(_) => "wait",
     };
     Ok(format!(
-        "{}xx {has:?} {kind} {}",
+        "{}xx {has:?} {kind} {} {}",
         status / 100,
-        others.is_some()
+        others.is_some(),
+        raw.disables()
     ))
 }

@@ -12,8 +12,9 @@ use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::commands::{
-    api, attempt, audit, completions, dead_letters, demo, destination, event, key, link, migrate,
-    operations, operator, plan, scheduler, secret_key, serve, tenant, tier, top, worker,
+    api, attempt, audit, completions, dead_letters, demo, destination, event, key, link, listen,
+    login, migrate, operations, operator, plan, scheduler, secret_key, serve, tenant, tier, top,
+    worker,
 };
 use crate::config::{ConfigError, LogConfig, unknown};
 use crate::{commands, logging, open_files};
@@ -55,12 +56,18 @@ pub enum Command {
     Top(top::Args),
     /// Show it all on this machine: receivers, limits, a flood and its audit.
     Demo(demo::Args),
+    /// Keep where an API is, and a key to it, as a profile.
+    Login(login::Login),
+    /// Forget a profile.
+    Logout(login::Logout),
     /// Create, look at and change destinations, over the API.
     #[command(subcommand)]
     Destination(destination::Command),
     /// Send and look at events, over the API.
     #[command(subcommand)]
     Event(event::Command),
+    /// Send new events to a program that is being written, over the API.
+    Listen(listen::Args),
     /// Take back attempts, over the API.
     #[command(subcommand)]
     Attempt(attempt::Command),
@@ -144,8 +151,11 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Plan(args) => commands::plan::run(args).await,
         Command::Top(args) => commands::top::run(args).await,
         Command::Demo(args) => commands::demo::run(args).await,
+        Command::Login(args) => commands::login::login(args).await,
+        Command::Logout(args) => commands::login::logout(&args),
         Command::Destination(command) => commands::destination::run(command).await,
         Command::Event(command) => commands::event::run(command).await,
+        Command::Listen(args) => commands::listen::run(args).await,
         Command::Attempt(command) => commands::attempt::run(command).await,
         Command::DeadLetters(command) => commands::dead_letters::run(command).await,
         Command::Replay(command) => commands::dead_letters::run_replay(command).await,

@@ -2,7 +2,10 @@
 //!
 //! One connection per request, over TLS for `https`, by the roots of this host and those
 //! of `--ca-file`. A key goes in clear to this machine alone, unless `--insecure-http` is
-//! said. Errors say what to do next.
+//! said. What is not said comes from a [profile](crate::profile). Errors say what to do
+//! next.
+
+mod settled;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -30,7 +33,9 @@ use crate::api::acting;
 use crate::api::problem::Problem;
 use crate::api_key;
 use crate::config::ConfigError;
+use crate::profile;
 use crate::service::rules;
+use settled::Settled;
 
 /// How long a whole request may take: a little more than the server gives it.
 const TIMEOUT: Duration = Duration::from_secs(35);
@@ -52,10 +57,16 @@ const LOCAL_KEY_FILE: &str = "paceline.db.key";
 /// Where the API is, and the key to it.
 #[derive(Debug, Clone, Args)]
 pub struct ClientConfig {
-    /// The API to talk to: http:// or https:// and a host.
+    /// What `paceline login` has kept under this name: fills in what is not said by the
+    /// flags and variables below. Without --url and --api-key it is `default`, if there
+    /// is one.
+    #[arg(long, env = "PACELINE_PROFILE", value_name = "NAME", value_parser = profile::name)]
+    pub profile: Option<String>,
+
+    /// The API to talk to: http:// or https:// and a host [default, without a profile:
+    /// http://127.0.0.1:8080]
     #[arg(long, env = "PACELINE_URL", value_name = "URL")]
-    #[arg(default_value = "http://127.0.0.1:8080")]
-    pub url: Url,
+    pub url: Option<Url>,
 
     /// The API's key; without one, for an API on this machine, the one that
     /// `paceline serve` keeps in ./paceline.db.key.
@@ -97,14 +108,29 @@ pub struct Client {
     key: SecretString,
     /// Whom it acts for.
     tenant: Option<String>,
+    /// The profile that has the key.
+    profile: Option<String>,
     /// For `https`.
     tls: Option<TlsConnector>,
+}
+
+/// What the API said no with.
+#[derive(Debug, thiserror::Error)]
+#[error("{said}")]
+pub struct Refused {
+    /// The HTTP status.
+    pub status: StatusCode,
+    said: String,
 }
 
 impl Client {
     /// From its configuration; dials nothing yet.
     pub fn new(config: &ClientConfig) -> anyhow::Result<Self> {
-        let host = checked(config)?;
+        Self::to(Settled::of(config)?)
+    }
+
+    fn to(config: Settled) -> anyhow::Result<Self> {
+        let host = checked(&config)?;
         let port = config.url.port_or_known_default().unwrap_or(80);
         let key = match &config.api_key {
             Some(key) => Some(key.clone()),
@@ -116,16 +142,17 @@ impl Client {
         };
         Ok(Self {
             tls: match config.url.scheme() {
-                "https" => Some(connector(config)?),
+                "https" => Some(connector(&config)?),
                 _ => None,
             },
             authority: format!("{host}:{port}"),
-            url: config.url.clone(),
-            tenant: config.tenant.clone(),
             key: key.context(
-                "no API key: set PACELINE_API_KEY to the server's (or run this where \
-                 `paceline serve` has left its paceline.db.key)",
+                "no API key: set PACELINE_API_KEY to the server's, or keep it by `paceline login` \
+                 (or run this where `paceline serve` has left its paceline.db.key)",
             )?,
+            url: config.url,
+            tenant: config.tenant,
+            profile: config.profile,
         })
     }
 
@@ -136,6 +163,31 @@ impl Client {
             tenant: None,
             ..Self::new(config)?
         })
+    }
+
+    /// Where the API is.
+    #[must_use]
+    pub fn url(&self) -> &Url {
+        &self.url
+    }
+
+    /// Whether the key is good: an error if not. It may be one for other things than
+    /// to look, which is then said.
+    pub async fn try_key(&self) -> anyhow::Result<Option<String>> {
+        let (method, nothing) = (Method::GET, Bytes::new());
+        match self.request(method, "/v1/events?limit=1", nothing).await {
+            Ok(_page) => Ok(None),
+            Err(error) => match error.downcast_ref::<Refused>() {
+                Some(refused)
+                    if refused.status == StatusCode::FORBIDDEN && self.tenant.is_none() =>
+                {
+                    Ok(Some(
+                        "the key is good, but it has not the scope `read`".to_owned(),
+                    ))
+                }
+                _ => Err(error),
+            },
+        }
     }
 
     /// POSTs NDJSON and gets NDJSON.
@@ -196,7 +248,8 @@ impl Client {
         if status.is_success() {
             return Ok(answer);
         }
-        bail!("{}", self.refused(status, &answer))
+        let said = self.refused(status, &answer);
+        bail!(Refused { status, said })
     }
 
     async fn exchange(
@@ -297,6 +350,12 @@ impl Client {
         let request =
             (problem.request_id).map_or_else(String::new, |id| format!(" (request {id})"));
         let said = match (status, problem.field) {
+            (StatusCode::UNAUTHORIZED, _) if self.profile.is_some() => format!(
+                "{} refused the API key of the profile {name}: `paceline login --profile {name}` \
+                 keeps another",
+                self.url,
+                name = self.profile.as_deref().unwrap_or_default(),
+            ),
             (StatusCode::UNAUTHORIZED, _) => format!(
                 "{} refused the API key: set PACELINE_API_KEY to the one it was started with, or to \
                  one that `paceline key create` printed",
@@ -335,8 +394,15 @@ impl Client {
     }
 }
 
+/// Where it is said that the API is, if keys may be sent there. Profiles do not count.
+pub(crate) fn checked_url(config: &ClientConfig) -> Result<Url, ConfigError> {
+    let settled = Settled::by(config, None)?;
+    checked(&settled)?;
+    Ok(settled.url)
+}
+
 /// Its host, if keys may be sent there: refused before anything is dialled.
-fn checked(config: &ClientConfig) -> Result<&str, ConfigError> {
+fn checked(config: &Settled) -> Result<&str, ConfigError> {
     let url = &config.url;
     let refused = |problem: String| Err(ConfigError::flag("url", problem));
     if !matches!(url.scheme(), "http" | "https") {
@@ -367,7 +433,7 @@ fn checked(config: &ClientConfig) -> Result<&str, ConfigError> {
     Ok(host)
 }
 
-fn connector(config: &ClientConfig) -> anyhow::Result<TlsConnector> {
+fn connector(config: &Settled) -> anyhow::Result<TlsConnector> {
     let roots = match &config.ca_file {
         Some(file) => authorities(file)?,
         None => Vec::new(),

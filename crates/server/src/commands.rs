@@ -11,6 +11,8 @@ pub mod destination;
 pub mod event;
 pub mod key;
 pub mod link;
+pub mod listen;
+pub mod login;
 pub mod migrate;
 mod named;
 pub mod operations;

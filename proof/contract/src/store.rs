@@ -176,6 +176,7 @@ macro_rules! store_contract {
             a_probe_that_succeeds_closes_the_breaker
             a_breaker_is_set_by_its_owner
             a_receiver_that_is_gone_is_disabled
+            a_receiver_that_says_disable_is_disabled
             resuming_forgets_and_drains
             a_resumed_backlog_keeps_the_limit
             another_url_forgets

@@ -199,7 +199,7 @@ pub async fn a_deferral_is_no_hold_and_a_hold_that_is_over_has_no_reason(world: 
     let held = Outcome {
         signal: Signal {
             wait: Some(Duration::from_millis(300)),
-            dice: 0,
+            ..Signal::default()
         },
         ..world.outcome(&permits[0], OutcomeKind::Failed, NextTry::DeadLetter)
     };

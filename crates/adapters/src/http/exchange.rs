@@ -349,7 +349,12 @@ fn broken(error: hyper::Error) -> SendError {
 }
 
 fn signals(headers: &HeaderMap) -> RawSignals {
-    RawSignals::read(|name| Some(headers.get(name)?.to_str().ok()?.to_owned()))
+    RawSignals::read(|name| {
+        let values = headers.get_all(name).into_iter();
+        (values.filter_map(|value| value.to_str().ok()))
+            .map(str::to_owned)
+            .collect()
+    })
 }
 
 /// What `keep-alive: timeout=5` leaves after the margin; the shortest, if there

@@ -172,7 +172,8 @@ impl Outcome {
     #[must_use]
     pub fn is_unremarkable(&self) -> bool {
         let failed = |(kind, _): (OutcomeKind, _)| kind == OutcomeKind::Failed;
-        !self.of_request().is_some_and(failed) && self.signal.wait.is_none()
+        let asks = self.signal.wait.is_some() || self.signal.disable;
+        !self.of_request().is_some_and(failed) && !asks
     }
 
     /// Whether nothing follows from it: no other try, and nothing to be remembered
@@ -279,6 +280,18 @@ pub(super) mod tests {
         let mut taken = of(OutcomeKind::Succeeded, Some(200), Speaks::ForRequest);
         taken.signal.wait = Some(Duration::from_secs(1));
         assert!(!taken.is_unremarkable());
+    }
+
+    #[test]
+    fn a_success_that_is_to_be_the_last_is_remarkable() {
+        let mut taken = of(OutcomeKind::Succeeded, Some(200), Speaks::ForRequest);
+        taken.signal.disable = true;
+        assert!(!taken.is_unremarkable());
+        assert!(
+            taken
+                .observation(START)
+                .is_some_and(|one| one.signal.disable)
+        );
     }
 
     #[test]

@@ -23,7 +23,7 @@ fn one(answer: Answer, seconds: i64) -> Observation {
 fn asks(answer: Answer, seconds: i64, wait: u64) -> Observation {
     let signal = Signal {
         wait: Some(Duration::from_secs(wait)),
-        dice: 0,
+        ..Signal::default()
     };
     Observation {
         signal,
@@ -253,6 +253,17 @@ fn at_once_means_when_it_opens() {
 fn gone_disables_at_once() {
     let verdict = seen(Health::default(), one(Answer::Gone, 100));
     assert_eq!(verdict.disable, Some(DisableReason::Gone));
+}
+
+#[test]
+fn whoever_says_so_is_disabled_at_once_whatever_was_answered() {
+    for answer in [Answer::Succeeded, Answer::Refused, Answer::Failed] {
+        let mut observation = one(answer, 100);
+        observation.signal.disable = true;
+        let verdict = seen(Health::default(), observation);
+        assert_eq!(verdict.disable, Some(DisableReason::Gone), "{answer:?}");
+        assert_eq!(verdict.health.disabled, Some(DisableReason::Gone));
+    }
 }
 
 #[test]

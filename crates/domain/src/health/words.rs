@@ -33,7 +33,7 @@ pub enum HoldReason {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DisableReason {
-    /// It answered 410.
+    /// It answered 410, or `webhook-delivery: disable`.
     Gone,
     /// The breaker was open for too long.
     Failing,

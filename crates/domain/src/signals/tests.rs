@@ -145,15 +145,146 @@ fn the_older_headers_have_seconds_or_a_time() {
     assert_eq!(legacy(403, Some("0"), &(NOW - 40).to_string()), None);
 }
 
+/// As headers of a response: `name: value`, one a line.
+fn read(headers: &str) -> RawSignals {
+    RawSignals::read(|name| {
+        let value = |line: &str| {
+            let (found, value) = line.split_once(": ")?;
+            found.eq_ignore_ascii_case(name).then(|| value.to_owned())
+        };
+        headers.lines().filter_map(value).collect()
+    })
+}
+
+fn said(status: u16, headers: &str) -> Option<Duration> {
+    read(headers).wait(status, NOW)
+}
+
+#[test]
+fn separate_headers_are_of_drafts_3_to_6() {
+    // express-rate-limit, `draft-6`.
+    let express = "RateLimit-Policy: 100;w=60\nRateLimit-Limit: 100\n\
+                   RateLimit-Remaining: 0\nRateLimit-Reset: 42";
+    assert_eq!(said(200, express), seconds(42));
+    assert_eq!(
+        said(200, &express.replace("Remaining: 0", "Remaining: 1")),
+        None
+    );
+    let without = |header: &str| {
+        let kept = express.lines().filter(|line| !line.starts_with(header));
+        kept.collect::<Vec<_>>().join("\n")
+    };
+    // A 429 needs no `Remaining`, and the window stands for a `Reset`.
+    assert_eq!(said(429, &without("RateLimit-Remaining")), seconds(42));
+    assert_eq!(said(200, &without("RateLimit-Remaining")), None);
+    assert_eq!(said(200, &without("RateLimit-Reset")), seconds(60));
+    let draft_3 = "RateLimit-Limit: 10, 10;w=1, 50;w=60, 10;w=7;burst=5\nRateLimit-Remaining: 0";
+    assert_eq!(said(200, draft_3), seconds(7));
+    assert_eq!(
+        said(200, "RateLimit-Limit: 9;w=3\nRateLimit-Remaining: 0"),
+        seconds(3)
+    );
+    for nonsense in [
+        "RateLimit-Remaining: 0",
+        "RateLimit-Remaining: 0\nRateLimit-Reset: soon\nRateLimit-Limit: 5;w=9",
+        "RateLimit-Remaining: 0\nRateLimit-Reset: 0",
+        "RateLimit-Remaining: none\nRateLimit-Reset: 9",
+        "RateLimit-Remaining: 0\nRateLimit-Limit: \"5\";w=9",
+        "RateLimit-Remaining: 0\nRateLimit-Limit: 5\nRateLimit-Policy: 6;w=9, (5);w=9, 5;w=x",
+    ] {
+        assert_eq!(said(200, nonsense), None, "{nonsense}");
+    }
+    // Some count from 1970.
+    let epoch = format!("RateLimit-Remaining: 0\nRateLimit-Reset: {}", NOW + 40);
+    assert_eq!(said(403, &epoch), seconds(40));
+}
+
+#[test]
+fn a_dictionary_is_of_draft_7() {
+    assert_eq!(
+        said(200, "RateLimit: limit=100, remaining=0, reset=42"),
+        seconds(42)
+    );
+    assert_eq!(
+        said(200, "RateLimit: limit=100,remaining=0,reset=42"),
+        seconds(42)
+    );
+    assert_eq!(
+        said(200, "RateLimit: limit=100, remaining=3, reset=42"),
+        None
+    );
+    assert_eq!(said(429, "RateLimit: limit=100, reset=42"), seconds(42));
+    let window = "RateLimit: limit=100, remaining=0\nRateLimit-Policy: 10;w=1, 100;w=60";
+    assert_eq!(said(200, window), seconds(60));
+    for nonsense in [
+        "limit=100, remaining=0, reset=-42",
+        "limit=100, remaining=0, reset=\"42\"",
+        "limit=100, remaining=0, reset=(42)",
+        "limit=100, remaining=0, reset=42,",
+        "limit=100, remaining=0; reset=42",
+        "Limit=100, Remaining=0, Reset=42",
+    ] {
+        let header = format!("RateLimit: {nonsense}");
+        assert_eq!(said(200, &header), None, "{nonsense}");
+    }
+}
+
+#[test]
+fn the_longest_of_all_dialects_counts() {
+    let headers = "RateLimit: \"a\";r=0;t=5\nRateLimit-Remaining: 0\nRateLimit-Reset: 7\n\
+                   X-RateLimit-Remaining: 0\nX-RateLimit-Reset: 6";
+    assert_eq!(said(200, headers), seconds(7));
+    assert_eq!(said(429, &format!("{headers}\nRetry-After: 3")), seconds(3));
+}
+
+#[test]
+fn the_older_headers_are_spelled_in_two_ways() {
+    let headers = "X-Rate-Limit-Limit: 5\nX-Rate-Limit-Remaining: 0\nX-Rate-Limit-Reset: 9";
+    assert_eq!(said(200, headers), seconds(9));
+}
+
+#[test]
+fn each_limiter_may_add_a_line_of_its_own() {
+    // express-rate-limit, `draft-8`, twice.
+    let headers = "RateLimit: \"5-in-1s\"; r=3; t=1\nRateLimit: \"100-in-1m\"; r=0; t=42\n\
+                   RateLimit-Policy: \"5-in-1s\"; q=5; w=1; pk=:YQ==:";
+    assert_eq!(said(200, headers), seconds(42));
+    // One that is no list says one thing.
+    assert_eq!(said(429, "Retry-After: 3\nRetry-After: 9"), seconds(3));
+}
+
+#[test]
+fn a_receiver_may_want_no_further_request() {
+    for text in ["disable", " Disable "] {
+        assert!(
+            read(&format!("Webhook-Delivery: {text}")).disables(),
+            "{text:?}"
+        );
+    }
+    for text in [
+        "",
+        "disabled",
+        "disable-not",
+        "abort-message",
+        "disable, disable",
+    ] {
+        assert!(
+            !read(&format!("webhook-delivery: {text}")).disables(),
+            "{text:?}"
+        );
+    }
+    assert!(!read("").disables());
+}
+
 #[test]
 fn long_headers_are_not_read() {
     let long = "0".repeat(MAX_HEADER_BYTES) + "9";
     let read = RawSignals::read(|name| {
-        Some(if name == "date" {
+        vec![if name == "date" {
             "x".into()
         } else {
             long.clone()
-        })
+        }]
     });
     let kept = RawSignals {
         date: Some("x".to_owned()),

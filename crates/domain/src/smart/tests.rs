@@ -202,8 +202,8 @@ impl World {
                 finished_at,
                 answer: health::Answer::of(is_taken, Some(status)),
                 signal: Signal {
-                    wait: None,
                     dice: number.wrapping_mul(40_503) as u16,
+                    ..Signal::default()
                 },
             });
         }

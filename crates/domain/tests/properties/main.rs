@@ -15,6 +15,7 @@ mod compliance;
 mod full_use;
 mod ingest_limit;
 mod shortfall;
+mod signals;
 mod smart;
 mod total;
 mod world;

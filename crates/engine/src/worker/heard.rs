@@ -17,8 +17,16 @@ pub(super) fn heard(
         response.signals.wait(response.status, seconds)
     });
     let succeeded = response.is_some_and(|response| (200..300).contains(&response.status));
+    let disable = response.is_some_and(|response| response.signals.disables());
     match (succeeded, wait) {
-        (true, None) => Signal::default(),
-        (_, wait) => Signal { wait, dice: dice() },
+        (true, None) => Signal {
+            disable,
+            ..Signal::default()
+        },
+        (_, wait) => Signal {
+            wait,
+            disable,
+            dice: dice(),
+        },
     }
 }

@@ -168,6 +168,22 @@ async fn what_the_receiver_asks_for_goes_with_the_outcome() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_receiver_that_wants_no_more_says_so_with_the_outcome() {
+    for status in [200, 503] {
+        let world = World::new();
+        let _worker = world.worker().await;
+        world.sender.send.answers(move |_| {
+            let mut response = answer(status);
+            response.signals.delivery = Some("disable".to_owned());
+            Ok(response)
+        });
+        world.queue.delivers(&[permit(7)]);
+        settle().await;
+        assert!(world.journal.only_outcome().signal.disable, "{status}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_eighth_failure_is_a_dead_letter() {
     let world = World::new();
     let _worker = world.worker().await;

@@ -22,8 +22,9 @@ pub struct Health {
     /// Whether it takes starts.
     #[schema(schema_with = text::destination_state)]
     pub state: DestinationState,
-    /// Why we have disabled it: `gone` (it answered 410) or `failing` (its
-    /// breaker was open for too long). `null` if we have not.
+    /// Why we have disabled it: `gone` (it answered 410, or `webhook-delivery:
+    /// disable`) or `failing` (its breaker was open for too long). `null` if we
+    /// have not.
     #[schema(schema_with = disable_reason)]
     pub disabled_for: Option<DisableReason>,
     /// What stops bursts of failures.

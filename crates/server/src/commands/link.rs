@@ -78,7 +78,7 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
             let client = Client::administering(&connection.client)?;
             let tenant = tenant.tenant(&client).await?;
             let mut created: CreatedLink = client.send(Method::POST, &path(tenant), &body).await?;
-            let url = connection.client.url.join(&created.url);
+            let url = client.url().join(&created.url);
             created.url = url.context("read the link's url")?.into();
             match connection.output {
                 Format::Json => output::json(&created)?,

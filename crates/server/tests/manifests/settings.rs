@@ -196,7 +196,11 @@ fn the_command_line_works_inside_the_apis_pod() {
             Client::new(&top.connection.client)
                 .unwrap_or_else(|error| panic!("{}: {error}", build.name));
             assert_eq!(
-                top.connection.client.url.host_str(),
+                top.connection
+                    .client
+                    .url
+                    .as_ref()
+                    .and_then(url::Url::host_str),
                 Some(POD_IP),
                 "{}",
                 build.name

@@ -157,7 +157,7 @@ async fn hold(world: &OperationsWorld, destination: DestinationId) {
     let outcome = Outcome {
         signal: Signal {
             wait: Some(Duration::from_secs(600)),
-            dice: 0,
+            ..Signal::default()
         },
         ..world.outcome(&permits[0], OutcomeKind::Succeeded, NextTry::None)
     };

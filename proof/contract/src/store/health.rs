@@ -49,7 +49,7 @@ fn failure(world: &World, permit: &Permit, status: u16) -> Outcome {
 fn asking(outcome: Outcome, wait: Duration) -> Outcome {
     let signal = Signal {
         wait: Some(wait),
-        dice: 0,
+        ..Signal::default()
     };
     Outcome { signal, ..outcome }
 }
@@ -486,6 +486,29 @@ pub async fn a_receiver_that_is_gone_is_disabled(world: &World) {
     // It is refused from now on, and what is on its way may end.
     let answer = world.store.accept_events(&[world.event(destination)]).await;
     assert_eq!(answer.unwrap(), [Acceptance::DisabledDestination]);
+    world.finish(worker, &permits[1..]).await;
+    assert_eq!(world.decide(destination).await.2, Some(Blocked::Paused));
+}
+
+/// And so is `webhook-delivery: disable`, though the event was taken.
+pub async fn a_receiver_that_says_disable_is_disabled(world: &World) {
+    let destination = world.destination().unlimited().create().await;
+    let (worker, permits) = started(world, destination, 2).await;
+    let signal = Signal {
+        disable: true,
+        ..Signal::default()
+    };
+    let last = Outcome {
+        signal,
+        ..world.outcome(&permits[0], OutcomeKind::Succeeded, NextTry::None)
+    };
+    let recorded = world.store.record_outcomes(worker, &[last]).await.unwrap();
+    let what = HealthEvent::Disabled(DisableReason::Gone);
+    assert_eq!(recorded.health, [HealthChange { destination, what }]);
+    let found = world.catalog.destination(DEFAULT_TENANT, destination).await;
+    assert_eq!(found.unwrap().state, DestinationState::Disabled);
+    let health = remembered(world, destination).await;
+    assert_eq!(health.disabled, Some(DisableReason::Gone));
     world.finish(worker, &permits[1..]).await;
     assert_eq!(world.decide(destination).await.2, Some(Blocked::Paused));
 }

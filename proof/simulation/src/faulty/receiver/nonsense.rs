@@ -89,8 +89,13 @@ const ENDLESS_WAITS: [&str; 2] = [
     "Fri, 31 Dec 9999 23:59:59 GMT",
 ];
 
+/// Times at which nothing begins.
+const NEVER: [&str; 4] = ["-1", "0", "NaN", "\0"];
+
 /// `RateLimit` that comes to no wait.
-const LIMITS: [&str; 5] = [
+const LIMITS: [&str; 7] = [
+    "limit=9, remaining=0, reset=-1",
+    "limit=(), remaining=0, reset=\"5\"",
     "\"a\";r=0;t=-1",
     "\"a\";r=-9223372036854775808;t=0",
     "r=0;;;",
@@ -161,8 +166,12 @@ fn signals(dice: Dice, endless: bool) -> RawSignals {
         date: text(2, &WAITS),
         rate_limit: text(3, &LIMITS),
         rate_limit_policy: text(4, &LIMITS),
+        rate_limit_limit: text(7, &LIMITS),
+        rate_limit_remaining: text(8, &WAITS),
+        rate_limit_reset: text(9, &NEVER),
         remaining: text(5, &WAITS),
-        reset: text(6, &["-1", "0", "NaN", "\0"]),
+        reset: text(6, &NEVER),
+        delivery: text(10, &["", "enable", "disabled", "disable-not", "\0"]),
     }
 }
 
