@@ -493,6 +493,8 @@ impl Service {
             return Err(ServiceError::invalid("limit", problem));
         }
         rules::wanted_type(filter.event_type.as_deref())?;
+        rules::span(filter.since, filter.until)?;
+        rules::sought(filter.text.as_deref())?;
         let (overview, tenant) = (&self.reading.overview, self.tenant);
         Ok(overview.find_events(tenant, filter, before, limit).await?)
     }

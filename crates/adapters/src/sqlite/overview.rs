@@ -3,22 +3,21 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use domain::attempt::AttemptState;
 use domain::ids::{AttemptId, DestinationId, EventId, TenantId};
 use domain::time::{Timestamp, micros};
 use engine::ports::{
     AllDestinations, Answered, AttemptView, Called, CatalogError, EventFilter, EventPage,
-    FAILS_FOR, FoundEvent, GLANCE_ANSWERS, GLANCE_RATE, GLANCE_SAMPLE, GLANCE_STARTS, Glance,
-    MAX_CHARTED, MAX_CHARTED_ANSWERS, MAX_EVENTS_EXAMINED, MAX_GLANCED, MAX_NAMED, Overview,
-    Payload, Requested, StartsAt, Thing, Troubled, WantedOfAll,
+    FAILS_FOR, GLANCE_ANSWERS, GLANCE_RATE, GLANCE_SAMPLE, GLANCE_STARTS, Glance, MAX_CHARTED,
+    MAX_CHARTED_ANSWERS, MAX_GLANCED, MAX_NAMED, Overview, Payload, Requested, StartsAt, Thing,
+    Troubled, WantedOfAll,
 };
 use rusqlite::Transaction;
 
 use super::fault::Fault;
 use super::harm::{BY_HARM, IS_TROUBLED};
 use super::ledger::view;
-use super::rows::{all, first, maybe_time, parse, time, word};
-use super::{SqliteStore, all_destinations};
+use super::rows::{all, first, maybe_time, time, word};
+use super::{SqliteStore, all_destinations, found_events};
 
 const FIND: &str = "
     -- find_destinations
@@ -112,27 +111,6 @@ const REQUESTED: &str = "
     from attempts a
     left join events e on e.id = a.event_id
     where a.id = ?1 and a.tenant_id = ?2";
-
-const EVENTS: &str = "
-    -- find_events: what is examined
-    select e.id,
-        (?4 is null or e.event_type is ?4)
-        and (?5 is null or exists (
-            select 1 from attempts a where a.event_id = e.id and a.state = ?5
-        ))
-    from events e indexed by events_of_tenant
-    where e.tenant_id = ?1 and e.id < ?2 order by e.id desc limit ?3";
-
-const EVENT: &str = "
-    -- find_events: one
-    select e.event_type, length(e.payload), e.created_at,
-        (select count(*) from attempts a where a.event_id = e.id),
-        (select a.state from attempts a where a.event_id = e.id order by a.id desc limit 1),
-        iif(?2 is null, null,
-            (select count(*) from attempts a where a.event_id = e.id and a.state = ?2)),
-        (select count(distinct a.destination_id) from attempts a where a.event_id = e.id),
-        (select a.destination_id from attempts a where a.event_id = e.id limit 1)
-    from events e where e.id = ?1";
 
 const PAYLOAD: &str = "
     -- payload
@@ -348,9 +326,9 @@ impl Overview for SqliteStore {
         before: Option<EventId>,
         limit: u32,
     ) -> Result<EventPage, CatalogError> {
-        let filter = filter.clone();
+        let (filter, now) = (filter.clone(), (self.clock)());
         Ok(self
-            .count(move |tx| events(tx, tenant, &filter, before, limit))
+            .count(move |tx| found_events::page(tx, now, tenant, (&filter, before), limit))
             .await?)
     }
 }
@@ -380,66 +358,6 @@ pub(super) fn answers(
             state: word(row, 0, ("attempts", "state"))?,
             status: row.get(1)?,
             latency: Duration::from_micros(latency.max(0).unsigned_abs()),
-        })
-    })
-}
-
-fn events(
-    tx: &Transaction<'_>,
-    tenant: TenantId,
-    filter: &EventFilter,
-    before: Option<EventId>,
-    limit: u32,
-) -> Result<EventPage, Fault> {
-    // Above every id.
-    let before = before.map_or_else(|| "g".to_owned(), |before| before.to_string());
-    let params = (
-        tenant.to_string(),
-        before,
-        MAX_EVENTS_EXAMINED,
-        &filter.event_type,
-        filter.state.map(AttemptState::as_str),
-    );
-    let mut page = EventPage::default();
-    let mut statement = tx.prepare_cached(EVENTS)?;
-    let mut rows = statement.query(params)?;
-    let mut examined = 0;
-    while let Some(row) = rows.next()? {
-        examined += 1;
-        let id: EventId = word(row, 0, ("events", "id"))?;
-        if row.get(1)? {
-            page.events.extend(event(tx, id, filter.state)?);
-        }
-        let full = page.events.len() >= limit as usize;
-        if full || examined >= MAX_EVENTS_EXAMINED {
-            page.next = Some(id);
-            break;
-        }
-    }
-    Ok(page)
-}
-
-fn event(
-    tx: &Transaction<'_>,
-    id: EventId,
-    state: Option<AttemptState>,
-) -> Result<Option<FoundEvent>, Fault> {
-    let params = (id.to_string(), state.map(AttemptState::as_str));
-    first(tx, EVENT, params, |row| {
-        let last: Option<String> = row.get(4)?;
-        let last = last.map(|last| parse(&last, ("attempts", "state")));
-        let destination: Option<String> = row.get(7)?;
-        let destination = destination.map(|id| parse(&id, ("attempts", "destination_id")));
-        Ok(FoundEvent {
-            id,
-            event_type: row.get(0)?,
-            payload_bytes: row.get(1)?,
-            created_at: time(row, 2)?,
-            attempts: row.get(3)?,
-            matching: row.get(5)?,
-            destinations: row.get(6)?,
-            destination: destination.transpose()?,
-            last: last.transpose()?,
         })
     })
 }

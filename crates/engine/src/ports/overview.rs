@@ -96,9 +96,10 @@ pub trait Overview: Send + Sync {
     /// What an event of the tenant's carries, for as long as payloads are kept.
     async fn payload(&self, tenant: TenantId, id: EventId) -> Result<Payload, CatalogError>;
 
-    /// A page of the tenant's events, the newest first, those before `before`.
-    /// Examines at most [`MAX_EVENTS_EXAMINED`] of them and no other tenant's: a page may hold fewer than
-    /// `limit`, or none, and still have a `next`.
+    /// A page of the tenant's events, the newest first by their ids, those before
+    /// `before`. Examines at most [`MAX_EVENTS_EXAMINED`] of them and no other tenant's: a
+    /// page may hold fewer than `limit`, or none, and still have a `next`. Those outside of
+    /// the filter's times are not examined, as far as [`domain::search::IdRange`] knows.
     async fn find_events(
         &self,
         tenant: TenantId,
@@ -343,6 +344,14 @@ pub struct EventFilter {
     pub event_type: Option<String>,
     /// With an attempt in this state.
     pub state: Option<AttemptState>,
+    /// With an attempt at this destination; and in this state, if one is given.
+    pub destination: Option<DestinationId>,
+    /// Accepted then or later.
+    pub since: Option<Timestamp>,
+    /// Accepted before.
+    pub until: Option<Timestamp>,
+    /// As [`domain::search::Sought`] takes it.
+    pub text: Option<String>,
 }
 
 /// A page of events.
@@ -367,7 +376,8 @@ pub struct FoundEvent {
     pub created_at: Timestamp,
     /// How many attempts it has.
     pub attempts: u32,
-    /// How many of them are in the state that was asked for; `None` without one.
+    /// How many of them are in the state that was asked for, at the destination if one
+    /// was; `None` without a state.
     pub matching: Option<u32>,
     /// How many destinations these are for.
     pub destinations: u32,

@@ -139,6 +139,18 @@ pub struct EventsPage {
     /// With an attempt in this state.
     #[param(schema_with = text::attempt_state)]
     pub state: Option<AttemptState>,
+    /// With an attempt at this destination, in `state` if that is given.
+    #[param(value_type = Option<uuid::Uuid>)]
+    pub destination_id: Option<DestinationId>,
+    /// Accepted then or later.
+    #[param(format = DateTime)]
+    pub since: Option<String>,
+    /// Accepted before.
+    #[param(format = DateTime)]
+    pub until: Option<String>,
+    /// A part of its id, or the whole idempotency key that stands for it.
+    #[param(min_length = 1, max_length = 255)]
+    pub text: Option<String>,
     /// The `next` of the page before.
     #[param(value_type = Option<uuid::Uuid>)]
     pub before: Option<EventId>,
