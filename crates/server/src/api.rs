@@ -57,6 +57,7 @@ pub mod plan;
 pub mod problem;
 mod rate;
 pub mod replays;
+pub mod resend;
 pub mod retries;
 pub mod secrets;
 pub mod smart_delivery;
@@ -200,6 +201,8 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(replays::preview))
         .routes(routes!(replays::show))
         .routes(routes!(replays::cancel))
+        .routes(routes!(resend::event))
+        .routes(routes!(resend::events))
         .routes(routes!(secrets::list, secrets::create))
         .routes(routes!(secrets::delete))
         .routes(routes!(events::list, events::post))

@@ -40,6 +40,7 @@ pub mod plan;
 pub mod rate;
 pub mod readings;
 pub mod replays;
+pub mod resend;
 pub mod rules;
 pub mod secrets;
 pub mod smart;

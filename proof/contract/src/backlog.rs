@@ -25,6 +25,7 @@ pub mod cancel;
 pub mod dead_letters;
 pub mod expire;
 pub mod replay;
+pub mod resend;
 pub mod rules;
 pub mod search;
 pub mod turns;
@@ -244,6 +245,16 @@ macro_rules! backlog_contract {
             dead_letters_are_paged_by_when_they_died
             dead_letters_are_found_by_filter
             another_tenant_sees_none
+        );
+        $crate::backlog_contract!(@module $world, resend:
+            an_event_is_sent_again_whatever_became_of_it
+            an_event_is_sent_to_another_destination
+            what_a_destination_has_missed_is_sent_again
+            a_time_and_a_type_are_sent_again
+            a_resend_keeps_to_its_share_and_is_cancelled
+            several_at_once_send_each_once
+            what_has_no_payload_any_more_is_skipped
+            another_tenant_sends_nothing_again
         );
         $crate::backlog_contract!(@module $world, search:
             events_are_found_by_when_they_were_accepted

@@ -84,7 +84,7 @@ const STARTS: &str = "
 const LAST_STARTED: &str = "
     -- last_started
     select id, event_id, destination_id, try_number, state, dead_letter, created_at, admitted_at,
-        started_at, finished_at, status, error, response_body
+        started_at, finished_at, status, error, response_body, replay_id
     from (
         select * from (
             select * from attempts indexed by attempts_starts
@@ -105,7 +105,7 @@ const LAST_STARTED: &str = "
 const REQUESTED: &str = "
     -- requested
     select a.id, a.event_id, a.destination_id, a.try_number, a.state, a.dead_letter, a.created_at,
-        a.admitted_at, a.started_at, a.finished_at, a.status, a.error, a.response_body,
+        a.admitted_at, a.started_at, a.finished_at, a.status, a.error, a.response_body, a.replay_id,
         e.content_type, coalesce(length(e.payload), a.payload_bytes),
         a.carried_by is not null or a.batch_size is not null, a.claimed_at
     from attempts a
@@ -284,10 +284,10 @@ impl Overview for SqliteStore {
             let found = first(tx, REQUESTED, (attempt.0, tenant.to_string()), |row| {
                 Ok(Requested {
                     attempt: view(row)?,
-                    content_type: row.get(13)?,
-                    payload_bytes: row.get(14)?,
-                    in_batch: row.get(15)?,
-                    claimed_at: maybe_time(row, 16)?,
+                    content_type: row.get(14)?,
+                    payload_bytes: row.get(15)?,
+                    in_batch: row.get(16)?,
+                    claimed_at: maybe_time(row, 17)?,
                 })
             })?;
             Ok(found.ok_or(CatalogError::NotFound("attempt"))?)

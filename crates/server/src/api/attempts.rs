@@ -48,6 +48,8 @@ pub struct Attempt {
     pub error: Option<String>,
     /// The beginning of the response body.
     pub response_body: Option<String>,
+    /// The replay that made it: it brought a dead letter back, or sent the event again.
+    pub replay_id: Option<Uuid>,
 }
 
 /// A page of attempts.
@@ -79,6 +81,7 @@ impl From<AttemptView> for Attempt {
             status: attempt.status,
             error: attempt.error,
             response_body: attempt.response_body,
+            replay_id: attempt.replay.map(|replay| replay.0),
         }
     }
 }

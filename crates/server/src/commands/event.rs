@@ -17,6 +17,7 @@ use uuid::Uuid;
 use super::attempt;
 use super::destination::Connection;
 use super::named::Named;
+use super::resend::{self, OfEvent};
 use crate::api::events::{Accepted, Event, EventPayload, as_it_stands};
 use crate::client::Client;
 use crate::output::{self, Format};
@@ -58,6 +59,8 @@ pub enum Command {
         #[command(flatten)]
         connection: Connection,
     },
+    /// Send an event again, whatever became of it.
+    Resend(OfEvent),
     /// Show an event and its attempts.
     Show {
         /// Its id.
@@ -136,6 +139,7 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
                 Format::Table => output::bytes(&payload.bytes().context("read the payload")?)?,
             }
         }
+        Command::Resend(args) => resend::event(args).await?,
         Command::Show { id, connection } => {
             let client = Client::new(&connection.client)?;
             let event: Event = client.get(&format!("/v1/events/{id}")).await?;

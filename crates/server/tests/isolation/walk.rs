@@ -139,6 +139,16 @@ pub(crate) const ROWS: &[Row] = &[
     row("GET /v1/events", None, Reach::Own),
     row("GET /v1/events/{id}", None, Reach::Named),
     row("GET /v1/events/{id}/payload", None, Reach::Named),
+    row(
+        "POST /v1/events/{id}/resend",
+        Some(r#"{"destination_id": "DESTINATION"}"#),
+        Reach::Named,
+    ),
+    row(
+        "POST /v1/destinations/{id}/resend",
+        Some(r#"{"since": "2026-01-31T12:00:00Z"}"#),
+        Reach::Named,
+    ),
     row("GET /v1/fleet", None, Reach::Installation),
     row("GET /v1/tenants", None, Reach::Installation),
     row("POST /v1/tenants", Some(TENANT), Reach::Installation),
