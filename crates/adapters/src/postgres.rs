@@ -54,6 +54,7 @@ mod expire;
 mod failure;
 mod fleet;
 mod fold;
+mod found_attempts;
 mod found_events;
 mod harm;
 mod health;

@@ -1,15 +1,16 @@
-//! Searching for events: what their ids say of times and texts.
+//! Searching for events and attempts: what ids say of times and texts, and what is newest.
 //!
 //! An id of version 7 begins with the time at which it was given, and a store has a
 //! tenant's events in the order of their ids. So a search between two times reads a
 //! range of ids, however many events lie outside of it. The times themselves are judged
 //! by the row: ids only say where to look.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use uuid::Uuid;
 
-use crate::ids::EventId;
+use crate::ids::{AttemptId, DestinationId, EventId};
 use crate::time::Timestamp;
 
 /// So long before its acceptance an event may have got its id: a row of the outbox
@@ -132,6 +133,60 @@ impl Sought {
     }
 }
 
+/// An attempt that was looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Examined {
+    /// Where it went.
+    pub place: DestinationId,
+    /// Which it is.
+    pub attempt: AttemptId,
+    /// It is looked for.
+    pub wanted: bool,
+    /// It is so old that no older one is looked for.
+    pub is_too_old: bool,
+}
+
+/// How many of each place are read, where `most` are in all; at least a few.
+#[must_use]
+pub fn each_place(most: u32, places: usize) -> u32 {
+    let places = u32::try_from(places).unwrap_or(u32::MAX);
+    (most / places.max(1)).max(5)
+}
+
+/// The newest of those that are looked for, `limit` at most, and before which to go on.
+///
+/// Of each place the newest `each` were read. Where there were as many, there may be more:
+/// what is older than the last of them waits for the next page, so that no page is newer
+/// than the one before.
+#[must_use]
+pub fn newest(examined: &[Examined], each: u32, limit: u32) -> (Vec<AttemptId>, Option<AttemptId>) {
+    // How many of each place, and its oldest.
+    let mut places: BTreeMap<DestinationId, (u32, Examined)> = BTreeMap::new();
+    for one in examined {
+        let (count, oldest) = places.entry(one.place).or_insert((0, *one));
+        *count += 1;
+        if one.attempt < oldest.attempt {
+            *oldest = *one;
+        }
+    }
+    let cut = places.values().filter(|(count, _)| *count >= each);
+    let horizon = cut.map(|(_, oldest)| oldest).max_by_key(|one| one.attempt);
+    let is_known = |one: &&Examined| horizon.is_none_or(|at| one.attempt >= at.attempt);
+    let mut found: Vec<AttemptId> = (examined.iter())
+        .filter(|one| one.wanted)
+        .filter(is_known)
+        .map(|one| one.attempt)
+        .collect();
+    found.sort_unstable_by(|a, b| b.cmp(a));
+    if found.len() > limit as usize {
+        found.truncate(limit as usize);
+        let last = found.last().copied();
+        return (found, last);
+    }
+    let more = horizon.filter(|at| !at.is_too_old);
+    (found, more.map(|at| at.attempt))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -171,6 +226,61 @@ mod tests {
         let extremes = IdRange::between(Some(Timestamp::MIN), Some(Timestamp::MAX));
         assert_eq!(extremes.from, IdRange::ALL.from);
         assert!(id_at(at, 0) < extremes.before);
+    }
+
+    proptest! {
+        /// However they are spread: page after page is all of them, the newest first.
+        #[test]
+        fn pages_are_all_attempts_in_order(
+            rows in prop::collection::vec((0..4_u128, any::<bool>()), 0..80),
+            each in 1..9_u32,
+            limit in 1..9_u32,
+        ) {
+            let all: Vec<Examined> = (1_i64..).zip(&rows).map(|(id, (place, wanted))| Examined {
+                place: DestinationId(Uuid::from_u128(*place)),
+                attempt: AttemptId(id),
+                wanted: *wanted,
+                is_too_old: false,
+            }).collect();
+            let (mut found, mut before) = (Vec::new(), AttemptId(i64::MAX));
+            loop {
+                let mut examined = Vec::new();
+                for place in (0..4).map(|place| DestinationId(Uuid::from_u128(place))) {
+                    let there = all.iter().rev().filter(|one| one.place == place);
+                    let there = there.filter(|one| one.attempt < before);
+                    examined.extend(there.take(each as usize));
+                }
+                let (page, next) = newest(&examined, each, limit);
+                prop_assert!(page.len() <= limit as usize);
+                found.extend(page);
+                match next {
+                    Some(next) => {
+                        prop_assert!(next < before, "it goes on");
+                        before = next;
+                    }
+                    None => break,
+                }
+            }
+            let wanted = all.iter().rev().filter(|one| one.wanted);
+            prop_assert_eq!(found, wanted.map(|one| one.attempt).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn what_is_too_old_ends_the_search() {
+        let one = Examined {
+            place: DestinationId(Uuid::nil()),
+            attempt: AttemptId(7),
+            wanted: false,
+            is_too_old: true,
+        };
+        assert_eq!(newest(&[one], 1, 5), (vec![], None));
+        let young = Examined {
+            is_too_old: false,
+            ..one
+        };
+        assert_eq!(newest(&[young], 1, 5), (vec![], Some(AttemptId(7))));
+        assert_eq!(newest(&[young], 2, 5), (vec![], None));
     }
 
     #[test]

@@ -191,6 +191,7 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(fleet::list))
         .routes(routes!(plan::try_limits))
         .routes(routes!(attempts::list))
+        .routes(routes!(attempts::find))
         .routes(routes!(retries::show, retries::set))
         .routes(routes!(batches::show, batches::set))
         .routes(routes!(cancel::backlog))

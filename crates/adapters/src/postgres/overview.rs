@@ -7,10 +7,10 @@ use async_trait::async_trait;
 use domain::ids::{AttemptId, DestinationId, EventId, TenantId};
 use domain::time::{Timestamp, micros};
 use engine::ports::{
-    AllDestinations, Answered, AttemptView, Called, CatalogError, EventFilter, EventPage,
-    GLANCE_ANSWERS, GLANCE_RATE, GLANCE_SAMPLE, GLANCE_STARTS, Glance, MAX_CHARTED,
-    MAX_CHARTED_ANSWERS, MAX_GLANCED, MAX_NAMED, Overview, Payload, Requested, StartsAt, Thing,
-    Troubled, WantedOfAll,
+    AllDestinations, Answered, AttemptFilter, AttemptPage, AttemptView, Called, CatalogError,
+    EventFilter, EventPage, GLANCE_ANSWERS, GLANCE_RATE, GLANCE_SAMPLE, GLANCE_STARTS, Glance,
+    MAX_CHARTED, MAX_CHARTED_ANSWERS, MAX_GLANCED, MAX_NAMED, Overview, Payload, Requested,
+    StartsAt, Thing, Troubled, WantedOfAll,
 };
 use sqlx::{AssertSqlSafe, PgExecutor, PgPool};
 use uuid::Uuid;
@@ -19,7 +19,7 @@ use super::PostgresStore;
 use super::failure::{Failure, retried};
 use super::harm::{BY_HARM, is_troubled};
 use super::rows::{count, word};
-use super::{all_destinations, events, found_events};
+use super::{all_destinations, events, found_attempts, found_events};
 
 #[async_trait]
 impl Overview for PostgresStore {
@@ -115,6 +115,17 @@ impl Overview for PostgresStore {
         limit: u32,
     ) -> Result<EventPage, CatalogError> {
         Ok(retried(|| found_events::page(&self.pool, tenant, (filter, before), limit)).await?)
+    }
+
+    async fn find_attempts(
+        &self,
+        tenant: TenantId,
+        filter: &AttemptFilter,
+        before: Option<AttemptId>,
+        limit: u32,
+    ) -> Result<AttemptPage, CatalogError> {
+        let wanted = (filter, before);
+        Ok(retried(|| found_attempts::page(&self.pool, tenant, wanted, limit)).await?)
     }
 }
 

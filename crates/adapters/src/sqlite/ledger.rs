@@ -153,6 +153,12 @@ pub(super) fn attempts(
     all(connection, &page, (&key, before, limit), view)
 }
 
+/// Reads one, whosever it is.
+pub(super) fn one(connection: &Connection, id: AttemptId) -> Result<Option<AttemptView>, Fault> {
+    let sql = format!("{VIEW} where id = ?1");
+    first(connection, &sql, [id.0], view)
+}
+
 pub(super) fn view(row: &Row<'_>) -> Result<AttemptView, Fault> {
     let body: Option<Vec<u8>> = row.get(12)?;
     let replay: Option<String> = row.get(13)?;

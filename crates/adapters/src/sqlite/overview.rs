@@ -6,10 +6,10 @@ use async_trait::async_trait;
 use domain::ids::{AttemptId, DestinationId, EventId, TenantId};
 use domain::time::{Timestamp, micros};
 use engine::ports::{
-    AllDestinations, Answered, AttemptView, Called, CatalogError, EventFilter, EventPage,
-    FAILS_FOR, GLANCE_ANSWERS, GLANCE_RATE, GLANCE_SAMPLE, GLANCE_STARTS, Glance, MAX_CHARTED,
-    MAX_CHARTED_ANSWERS, MAX_GLANCED, MAX_NAMED, Overview, Payload, Requested, StartsAt, Thing,
-    Troubled, WantedOfAll,
+    AllDestinations, Answered, AttemptFilter, AttemptPage, AttemptView, Called, CatalogError,
+    EventFilter, EventPage, FAILS_FOR, GLANCE_ANSWERS, GLANCE_RATE, GLANCE_SAMPLE, GLANCE_STARTS,
+    Glance, MAX_CHARTED, MAX_CHARTED_ANSWERS, MAX_GLANCED, MAX_NAMED, Overview, Payload, Requested,
+    StartsAt, Thing, Troubled, WantedOfAll,
 };
 use rusqlite::Transaction;
 
@@ -17,7 +17,7 @@ use super::fault::Fault;
 use super::harm::{BY_HARM, IS_TROUBLED};
 use super::ledger::view;
 use super::rows::{all, first, maybe_time, time, word};
-use super::{SqliteStore, all_destinations, found_events};
+use super::{SqliteStore, all_destinations, found_attempts, found_events};
 
 const FIND: &str = "
     -- find_destinations
@@ -329,6 +329,19 @@ impl Overview for SqliteStore {
         let (filter, now) = (filter.clone(), (self.clock)());
         Ok(self
             .count(move |tx| found_events::page(tx, now, tenant, (&filter, before), limit))
+            .await?)
+    }
+
+    async fn find_attempts(
+        &self,
+        tenant: TenantId,
+        filter: &AttemptFilter,
+        before: Option<AttemptId>,
+        limit: u32,
+    ) -> Result<AttemptPage, CatalogError> {
+        let filter = filter.clone();
+        Ok(self
+            .count(move |tx| found_attempts::page(tx, tenant, (&filter, before), limit))
             .await?)
     }
 }

@@ -107,6 +107,19 @@ pub trait Overview: Send + Sync {
         before: Option<EventId>,
         limit: u32,
     ) -> Result<EventPage, CatalogError>;
+
+    /// A page of the tenant's attempts, the newest first by their ids, those before
+    /// `before`, of all its destinations or of one. Reads [`MAX_ATTEMPTS_EXAMINED`] of them,
+    /// or five of each destination, at most: a page may hold fewer than `limit`, or none,
+    /// and still have a `next`. Of more than [`MAX_PLACES`] destinations it reads nothing:
+    /// then one must be named.
+    async fn find_attempts(
+        &self,
+        tenant: TenantId,
+        filter: &AttemptFilter,
+        before: Option<AttemptId>,
+        limit: u32,
+    ) -> Result<AttemptPage, CatalogError>;
 }
 
 /// The most destinations that are glanced at together.
@@ -136,6 +149,16 @@ pub const MAX_CHARTED_ANSWERS: u32 = 20_000;
 
 /// The most events that one page examines.
 pub const MAX_EVENTS_EXAMINED: u32 = 2_000;
+
+/// The most attempts that one page reads.
+pub const MAX_ATTEMPTS_EXAMINED: u32 = 5_000;
+
+/// The most destinations whose attempts are looked for together.
+pub const MAX_PLACES: u32 = 1_000;
+
+/// Ids of attempts are in the order of their creation, but for what transactions that
+/// are open at once may differ by.
+pub const ATTEMPTS_IN_ORDER: Duration = Duration::from_secs(60);
 
 /// What belongs to a tenant, and has an id of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -352,6 +375,30 @@ pub struct EventFilter {
     pub until: Option<Timestamp>,
     /// As [`domain::search::Sought`] takes it.
     pub text: Option<String>,
+}
+
+/// Which attempts.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct AttemptFilter {
+    /// At this destination.
+    pub destination: Option<DestinationId>,
+    /// Of an event of this type, which is kept.
+    pub event_type: Option<String>,
+    /// In this state.
+    pub state: Option<AttemptState>,
+    /// Created then or later.
+    pub since: Option<Timestamp>,
+    /// Created before.
+    pub until: Option<Timestamp>,
+}
+
+/// A page of attempts.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct AttemptPage {
+    /// The newest first.
+    pub attempts: Vec<AttemptView>,
+    /// Where to go on; `None` after the last.
+    pub next: Option<AttemptId>,
 }
 
 /// A page of events.

@@ -24,6 +24,7 @@ use crate::output::{self, Format};
 
 mod import;
 mod list;
+mod tail;
 
 use list::Filter;
 
@@ -52,6 +53,8 @@ pub enum Command {
         #[command(flatten)]
         connection: Connection,
     },
+    /// Print new events as they come, until it is interrupted.
+    Tail(tail::Tail),
     /// Print what an event carries, as it was sent.
     Payload {
         /// Its id.
@@ -131,6 +134,7 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
             limit,
             connection,
         } => list::run(filter, limit as usize, &connection).await?,
+        Command::Tail(args) => tail::run(args).await?,
         Command::Payload { id, connection } => {
             let client = Client::new(&connection.client)?;
             let payload: EventPayload = client.get(&format!("/v1/events/{id}/payload")).await?;

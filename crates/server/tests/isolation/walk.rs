@@ -94,6 +94,7 @@ pub(crate) const ROWS: &[Row] = &[
         Some(r#"{"max_events": 7}"#),
         Reach::Named,
     ),
+    row("GET /v1/attempts", None, Reach::Own),
     row("GET /v1/dead-letters", None, Reach::Own),
     row("GET /v1/dead-letters/{id}", None, Reach::Named),
     row(

@@ -482,7 +482,8 @@ async fn events_are_sent_again() {
     assert_eq!(begun.json["total"], 2, "what is on its way is left alone");
     place.pass(10_000);
     place.store.advance_replays(10).await.unwrap();
-    assert_eq!(ids(&place.world.get("/v1/dead-letters").await.json), []);
+    let left = ids(&place.world.get("/v1/dead-letters").await.json);
+    assert!(left.is_empty(), "they are replayed with that");
     let replay = format!("/v1/replays/{}", begun.json["id"].as_str().unwrap());
     assert_eq!(place.world.get(&replay).await.json["done"], 2);
 }
@@ -506,13 +507,13 @@ async fn events_are_listed_by_what_is_known_of_them() {
     let of = |path: &str| path.rsplit('/').next().unwrap().to_owned();
     let (first, second) = (of(&paths[0]), of(&paths[1]));
     let later = "2026-01-31T12:00:05Z";
-    assert_eq!(listed(&format!("since={later}")).await, [second.clone()]);
+    assert_eq!(listed(&format!("since={later}")).await, [second.as_str()]);
     assert_eq!(
         listed(&format!("until={later}&type=a")).await,
-        [first.clone()]
+        [first.as_str()]
     );
     let at_first = format!("destination_id={first}&state=waiting");
-    assert_eq!(listed(&at_first).await, [first.clone()]);
+    assert_eq!(listed(&at_first).await, [first.as_str()]);
     assert_eq!(listed("text=-7&limit=1").await.len(), 1);
     assert_eq!(listed("text=nobody").await, Vec::<String>::new());
     let long = format!("text={}", "a".repeat(256));

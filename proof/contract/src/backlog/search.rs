@@ -2,12 +2,15 @@
 
 use std::time::Duration;
 
+use domain::admission::MAX_CLAIM_TO_SEND;
 use domain::attempt::{AttemptState, OutcomeKind};
 use domain::event::{IDEMPOTENCY_KEY_KEPT, Idempotency, NewEvent};
-use domain::ids::{EventId, TenantId};
+use domain::ids::{DestinationId, EventId, TenantId};
 
 use super::BacklogWorld;
-use engine::ports::{DEFAULT_TENANT, EventFilter, MAX_EVENTS_EXAMINED, MAX_ROWS, NextTry};
+use engine::ports::{
+    AttemptFilter, DEFAULT_TENANT, EventFilter, MAX_EVENTS_EXAMINED, MAX_ROWS, NextTry,
+};
 
 /// All that match, on pages of two.
 async fn found(world: &BacklogWorld, tenant: TenantId, filter: &EventFilter) -> Vec<EventId> {
@@ -176,4 +179,66 @@ pub async fn a_page_of_events_examines_so_many(world: &BacklogWorld) {
     let rest = page(first.next).await;
     let ids: Vec<_> = rest.events.iter().map(|event| event.id).collect();
     assert_eq!((ids, rest.next), (vec![wanted], None));
+}
+
+/// Of all destinations or of one; and nobody else's.
+pub async fn attempts_are_found_by_what_is_known_of_them(world: &BacklogWorld) {
+    let one = world.destination().unlimited().create().await;
+    let other = world.destination().unlimited().create().await;
+    world.accept_one(&world.typed("a", Some(one)).await).await;
+    world.accept_one(&world.typed("b", Some(other)).await).await;
+    let worker = world.worker().await;
+    for permit in world.start_all(worker, one).await {
+        let (failed, later) = (OutcomeKind::Failed, NextTry::RetryAfter(Duration::ZERO));
+        world.record(worker, &permit, failed, later).await;
+    }
+    // The retry was created when the try before it ended, which is told a moment ahead.
+    world.pass(MAX_CLAIM_TO_SEND * 2).await;
+    let then = world.now().await;
+    world.accept_one(&world.typed("a", Some(other)).await).await;
+    let (waiting, failed) = (AttemptState::Waiting, AttemptState::Failed);
+    let all = [
+        (other, waiting, 1),
+        (one, waiting, 2),
+        (other, waiting, 1),
+        (one, failed, 1),
+    ];
+    let mut filters = vec![AttemptFilter::default(); 6];
+    filters[1].destination = Some(one);
+    filters[2].event_type = Some("b".to_owned());
+    filters[3].state = Some(failed);
+    filters[4].since = Some(then);
+    (filters[5].until, filters[5].state) = (Some(then), Some(waiting));
+    let expected: [&[usize]; 6] = [&[0, 1, 2, 3], &[1, 3], &[2], &[3], &[0], &[1, 2]];
+    for (filter, expected) in filters.iter().zip(expected) {
+        let expected: Vec<Told> = expected.iter().map(|at| all[*at]).collect();
+        let found = attempts(world, DEFAULT_TENANT, filter).await;
+        assert_eq!(found, expected, "{filter:?}");
+        assert_eq!(attempts(world, TenantId(world.id()), filter).await, []);
+    }
+}
+
+/// To whom an attempt goes, where it stands, and which try it is.
+type Told = (DestinationId, AttemptState, u32);
+
+/// All that match, on pages of two, in their order.
+async fn attempts(world: &BacklogWorld, tenant: TenantId, filter: &AttemptFilter) -> Vec<Told> {
+    let (mut found, mut before) = (Vec::new(), None);
+    loop {
+        let page = world
+            .overview
+            .find_attempts(tenant, filter, before, 2)
+            .await;
+        let page = page.unwrap();
+        assert!(page.attempts.len() <= 2, "a page is of two");
+        found.extend(page.attempts);
+        before = page.next;
+        if before.is_none() {
+            break;
+        }
+    }
+    assert!(found.is_sorted_by(|a, b| a.id > b.id), "{found:?}");
+    let told = found.into_iter();
+    told.map(|one| (one.destination, one.state, one.try_number))
+        .collect()
 }

@@ -131,7 +131,7 @@ fn table(events: &[ListedEvent]) -> String {
     output::table(&header, events.iter().map(cells)).to_string()
 }
 
-fn cells(event: &ListedEvent) -> Vec<String> {
+pub(super) fn cells(event: &ListedEvent) -> Vec<String> {
     let last = event.last_state.map_or("-", AttemptState::as_str);
     vec![
         event.id.to_string(),
