@@ -25,7 +25,7 @@ pub(crate) enum Reach {
 /// A route, what it is called with, and what it can reach.
 pub(crate) struct Row {
     pub(crate) route: &'static str,
-    /// `DESTINATION` and `DEAD_LETTER` stand for the owner's; the same in the
+    /// `DESTINATION`, `ELSEWHERE` and `DEAD_LETTER` stand for the owner's; the same in the
     /// path.
     body: Option<&'static str>,
     reach: Reach,
@@ -142,7 +142,7 @@ pub(crate) const ROWS: &[Row] = &[
     row("GET /v1/events/{id}/payload", None, Reach::Named),
     row(
         "POST /v1/events/{id}/resend",
-        Some(r#"{"destination_id": "DESTINATION"}"#),
+        Some(r#"{"destination_id": "ELSEWHERE"}"#),
         Reach::Named,
     ),
     row(
@@ -260,6 +260,7 @@ impl Row {
             api_key: "00000000000000ff",
             link: "00000000000000ff",
             dead_letter: NO_ATTEMPT,
+            elsewhere: NOTHING,
         };
         self.filled(id, things)
     }
@@ -286,7 +287,8 @@ impl Row {
         let body = self.body.map(|body| {
             let body = body
                 .replace("DESTINATION", things.destination)
-                .replace("DEAD_LETTER", things.dead_letter);
+                .replace("DEAD_LETTER", things.dead_letter)
+                .replace("ELSEWHERE", things.elsewhere);
             serde_json::from_str(&body).unwrap()
         });
         (path, body)
