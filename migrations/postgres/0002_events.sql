@@ -53,6 +53,8 @@ create table events (
     -- A traceparent, and after a space what came as tracestate. Null where nobody
     -- traces. Without a check: whoever reads the column takes what is malformed for none.
     trace text,
+    -- For the one destination that it named, and not for those that subscribe.
+    directed boolean not null default false,
     -- An id has one day, so the pair is unique if and only if the id is.
     primary key (id, day)
 ) partition by list (day);

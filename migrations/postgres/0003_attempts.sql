@@ -398,15 +398,23 @@ create table workers (
     retired boolean not null default false
 ) with (fillfactor = 50);
 
--- A replay: dead letters of one destination that become waiting attempts again.
+-- A replay: dead letters, or events, that become waiting attempts of one destination again.
 create table replays (
     id uuid primary key,
     tenant_id uuid not null,
     destination_id uuid not null references destinations (id),
+    -- What it is of: dead letters, or events whatever became of them.
+    source text not null default 'dead_letters'
+        constraint replays_check_source check (source in ('dead_letters', 'events')),
+    -- Of events: this one; null is any.
+    event_id uuid,
+    -- Of events: those only that the destination has not got.
+    only_missed boolean not null default false,
     -- Which: null is any.
     attempt_id bigint,
     event_type text,
     status integer,
+    -- When a dead letter died, or an event was accepted.
     died_from timestamptz,
     -- The creation of the replay at the latest.
     died_before timestamptz not null,
@@ -417,9 +425,12 @@ create table replays (
         constraint replays_check_state check (state in ('running', 'completed', 'cancelled')),
     total bigint not null,
     done bigint not null default 0,
-    -- Up to where the dead letters were looked at.
+    -- Of events: those without a payload any more, when it began.
+    skipped bigint not null default 0,
+    -- Up to where the dead letters, or the events, were looked at.
     after_at timestamptz,
     after_id bigint,
+    after_event uuid,
     -- When the last of those replayed would have started, at the share.
     paced_at timestamptz,
     created_at timestamptz not null,

@@ -9,7 +9,9 @@ create table events (
     created_at integer not null,
     -- A traceparent, and after a space what came as tracestate. Null where nobody
     -- traces. Whoever reads the column takes what is malformed for none.
-    trace text
+    trace text,
+    -- For the one destination that it named, and not for those that subscribe.
+    directed integer not null default 0
 ) strict;
 
 -- For people who search: a tenant's events, the newest first, and no other's.

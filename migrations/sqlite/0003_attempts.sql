@@ -146,15 +146,23 @@ create table workers (
     retired integer not null default 0
 ) strict, without rowid;
 
--- A replay: dead letters of one destination that become waiting attempts again.
+-- A replay: dead letters, or events, that become waiting attempts of one destination again.
 create table replays (
     id text primary key,
     tenant_id text not null,
     destination_id text not null references destinations (id),
+    -- What it is of: dead letters, or events whatever became of them.
+    source text not null default 'dead_letters'
+        constraint replays_check_source check (source in ('dead_letters', 'events')),
+    -- Of events: this one; null is any.
+    event_id text,
+    -- Of events: those only that the destination has not got.
+    only_missed integer not null default 0,
     -- Which: null is any.
     attempt_id integer,
     event_type text,
     status integer,
+    -- When a dead letter died, or an event was accepted.
     died_from integer,
     -- The creation of the replay at the latest.
     died_before integer not null,
@@ -165,9 +173,12 @@ create table replays (
         constraint replays_check_state check (state in ('running', 'completed', 'cancelled')),
     total integer not null,
     done integer not null default 0,
-    -- Up to where the dead letters were looked at.
+    -- Of events: those without a payload any more, when it began.
+    skipped integer not null default 0,
+    -- Up to where the dead letters, or the events, were looked at.
     after_at integer,
     after_id integer,
+    after_event text,
     -- When the last of those replayed would have started, at the share.
     paced_at integer,
     created_at integer not null,

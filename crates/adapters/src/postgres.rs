@@ -54,6 +54,8 @@ mod expire;
 mod failure;
 mod fleet;
 mod fold;
+mod found_attempts;
+mod found_events;
 mod harm;
 mod health;
 mod health_book;

@@ -30,6 +30,8 @@ mod dead_letters;
 mod destinations;
 mod fault;
 mod fleet;
+mod found_attempts;
+mod found_events;
 mod harm;
 mod health;
 mod health_book;

@@ -81,7 +81,7 @@ impl Deref for InDirectory {
 async fn world() -> InDirectory {
     let (store, door, directory) = opened();
     InDirectory {
-        world: BacklogWorld::new(World::new(store.clone(), door), store.clone(), store),
+        world: BacklogWorld::new(World::new(store.clone(), door), store),
         _directory: directory,
     }
 }
@@ -103,7 +103,7 @@ impl Deref for RetentionInDirectory {
 async fn retention_world() -> RetentionInDirectory {
     let (store, door, directory) = opened();
     let world = World::new(store.clone(), door);
-    let world = BacklogWorld::new(world, store.clone(), store.clone());
+    let world = BacklogWorld::new(world, store.clone());
     RetentionInDirectory {
         world: RetentionWorld::new(world, store),
         _directory: directory,

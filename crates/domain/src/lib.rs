@@ -40,6 +40,7 @@ pub mod remark;
 pub mod replay;
 pub mod retention;
 pub mod retry;
+pub mod search;
 pub mod series;
 pub mod session;
 pub mod share;

@@ -1,4 +1,5 @@
-//! Replays: at which pace dead letters go back into the backlog.
+//! Replays: at which pace dead letters, or events whatever became of them, go back into
+//! the backlog.
 //!
 //! A replay uses a *share* of its destination's limit. What it has moved waits
 //! like everything else, so the limiter alone decides when it starts; the pace
@@ -25,6 +26,43 @@ pub const MAX_STEP: u32 = 500;
 
 /// A step that comes at most this late takes nothing from the share.
 pub const MAX_STEP_DELAY: Duration = Duration::from_millis(500);
+
+/// What a replay is of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ReplaySource {
+    /// Dead letters: each is replayed once.
+    DeadLetters,
+    /// Events, whatever became of them: they are sent again (resent).
+    Events,
+}
+
+impl ReplaySource {
+    /// Both of them.
+    pub const ALL: [Self; 2] = [Self::DeadLetters, Self::Events];
+
+    /// The word, as in SQL and JSON.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::DeadLetters => "dead_letters",
+            Self::Events => "events",
+        }
+    }
+}
+
+/// The text says nothing that a replay can be of.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("unknown source of a replay {0:?}")]
+pub struct UnknownReplaySource(pub String);
+
+impl FromStr for ReplaySource {
+    type Err = UnknownReplaySource;
+    fn from_str(text: &str) -> Result<Self, UnknownReplaySource> {
+        let found = Self::ALL.into_iter().find(|source| source.as_str() == text);
+        found.ok_or_else(|| UnknownReplaySource(text.to_owned()))
+    }
+}
 
 /// How far a replay has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -1,5 +1,5 @@
-//! Replays: dead letters go back into the backlog, at the pace that their
-//! replay's share of the limit allows.
+//! Replays: dead letters, and events that are sent again, go back into the backlog, at
+//! the pace that their replay's share of the limit allows.
 //!
 //! Every instance does it; there is no leader, because each replay is locked
 //! for a step, and a step is one commit. A crash between two steps delays the
@@ -83,6 +83,7 @@ impl ReplayLoop {
                 self.failures.succeeded();
                 let replayed = advanced.replayed.into();
                 metrics::counter!("paceline_dead_letters_replayed_total").increment(replayed);
+                metrics::counter!("paceline_events_resent_total").increment(advanced.resent.into());
                 wake_all(self.schedule.as_ref(), &advanced.wakes).await;
                 match advanced.running {
                     0 => self.options.idle,

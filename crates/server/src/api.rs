@@ -57,6 +57,7 @@ pub mod plan;
 pub mod problem;
 mod rate;
 pub mod replays;
+pub mod resend;
 pub mod retries;
 pub mod secrets;
 pub mod smart_delivery;
@@ -190,6 +191,7 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(fleet::list))
         .routes(routes!(plan::try_limits))
         .routes(routes!(attempts::list))
+        .routes(routes!(attempts::find))
         .routes(routes!(retries::show, retries::set))
         .routes(routes!(batches::show, batches::set))
         .routes(routes!(cancel::backlog))
@@ -200,6 +202,8 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(replays::preview))
         .routes(routes!(replays::show))
         .routes(routes!(replays::cancel))
+        .routes(routes!(resend::event))
+        .routes(routes!(resend::events))
         .routes(routes!(secrets::list, secrets::create))
         .routes(routes!(secrets::delete))
         .routes(routes!(events::list, events::post))

@@ -18,6 +18,7 @@ mod named;
 pub mod operations;
 pub mod operator;
 pub mod plan;
+mod resend;
 pub mod scheduler;
 pub mod secret_key;
 pub mod serve;

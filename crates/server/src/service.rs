@@ -15,9 +15,9 @@ use domain::ids::{AttemptId, DestinationId, EventId, TenantId};
 use domain::ingest_limit::IngestLimit;
 use domain::policy::LimitSettings;
 use engine::ports::{
-    Acceptance, AttemptView, Backlog, Catalog, CatalogError, Destination, DestinationChange,
-    EventFilter, EventPage, EventSummary, HeadersChange, Manager, Managers, NewDestination,
-    OperationsBook, Payload, Schedule, Tenants, Wake,
+    Acceptance, AttemptFilter, AttemptPage, AttemptView, Backlog, Catalog, CatalogError,
+    Destination, DestinationChange, EventFilter, EventPage, EventSummary, HeadersChange, Manager,
+    Managers, NewDestination, OperationsBook, Payload, Schedule, Tenants, Wake,
 };
 use tokio_util::sync::DropGuard;
 
@@ -40,6 +40,7 @@ pub mod plan;
 pub mod rate;
 pub mod readings;
 pub mod replays;
+pub mod resend;
 pub mod rules;
 pub mod secrets;
 pub mod smart;
@@ -493,8 +494,26 @@ impl Service {
             return Err(ServiceError::invalid("limit", problem));
         }
         rules::wanted_type(filter.event_type.as_deref())?;
+        rules::span(filter.since, filter.until)?;
+        rules::sought(filter.text.as_deref())?;
         let (overview, tenant) = (&self.reading.overview, self.tenant);
         Ok(overview.find_events(tenant, filter, before, limit).await?)
+    }
+
+    /// A page of attempts, the newest first, of all destinations or of one.
+    pub async fn find_attempts(
+        &self,
+        filter: &AttemptFilter,
+        before: Option<AttemptId>,
+        limit: u32,
+    ) -> Result<AttemptPage, ServiceError> {
+        rules::page(limit)?;
+        rules::wanted_type(filter.event_type.as_deref())?;
+        rules::span(filter.since, filter.until)?;
+        let (overview, tenant) = (&self.reading.overview, self.tenant);
+        Ok(overview
+            .find_attempts(tenant, filter, before, limit)
+            .await?)
     }
 
     /// A page of a destination's attempts, the newest first.

@@ -8,14 +8,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use domain::attempt::OutcomeKind;
-use domain::ids::{AttemptId, DestinationId, ReplayId, WorkerId};
+use domain::event::{Audience, NewEvent};
+use domain::ids::{AttemptId, DestinationId, EventId, ReplayId, WorkerId};
 use domain::permit::Permit;
 use domain::retry::RetrySettings;
+use uuid::Uuid;
 
 use super::store::World;
 use engine::ports::{
-    Backlog, DEFAULT_TENANT, DeadLetter, DeadLetterFilter, NewReplay, NextTry, ReapRules, Reaped,
-    Replay, Replays, RetryRules, Which,
+    Acceptance, Backlog, DEFAULT_TENANT, DeadLetter, DeadLetterFilter, NewReplay, NextTry,
+    Overview, ReapRules, Reaped, Replay, Replays, RetryRules, Which,
 };
 
 pub mod batches;
@@ -23,7 +25,9 @@ pub mod cancel;
 pub mod dead_letters;
 pub mod expire;
 pub mod replay;
+pub mod resend;
 pub mod rules;
+pub mod search;
 pub mod turns;
 
 /// A [`World`], and the other ports of its store.
@@ -33,6 +37,8 @@ pub struct BacklogWorld {
     pub backlog: Arc<dyn Backlog>,
     /// The same store.
     pub replays: Arc<dyn Replays>,
+    /// As people look at it.
+    pub overview: Arc<dyn Overview>,
 }
 
 impl Deref for BacklogWorld {
@@ -44,13 +50,43 @@ impl Deref for BacklogWorld {
 }
 
 impl BacklogWorld {
-    /// The world of a store, with these ports of the same store.
-    pub fn new(world: World, backlog: Arc<dyn Backlog>, replays: Arc<dyn Replays>) -> Self {
+    /// The world of a store, with its other ports.
+    pub fn new<S: Backlog + Replays + Overview + 'static>(world: World, store: Arc<S>) -> Self {
         Self {
             world,
-            backlog,
-            replays,
+            backlog: store.clone(),
+            replays: store.clone(),
+            overview: store,
         }
+    }
+
+    /// An id of an event that is given now: unlike [`World::id`] it says so.
+    pub async fn dated_id(&self) -> EventId {
+        let millis = self.now().await.as_micros().unsigned_abs() / 1_000;
+        let number = self.id().as_u128() & u128::from(u64::MAX >> 2);
+        let id = (u128::from(millis) << 80) | (0x7000_8000 << 48) | number;
+        EventId(Uuid::from_u128(id))
+    }
+
+    /// An event of this type for a destination, or for all who subscribe to the type.
+    pub async fn typed(&self, event_type: &str, to: Option<DestinationId>) -> NewEvent {
+        NewEvent {
+            id: self.dated_id().await,
+            event_type: Some(event_type.to_owned()),
+            audience: to.map_or(Audience::Subscribers, Audience::Destination),
+            ..self.event(DestinationId(Uuid::nil()))
+        }
+    }
+
+    /// Accepts this event.
+    pub async fn accept_one(&self, event: &NewEvent) -> EventId {
+        let answers = self.store.accept_events(std::slice::from_ref(event)).await;
+        let answers = answers.unwrap();
+        assert!(
+            matches!(answers[..], [Acceptance::Accepted(_)]),
+            "{answers:?}"
+        );
+        event.id
     }
 
     /// Sets a destination's policy and the age of its events.
@@ -209,6 +245,23 @@ macro_rules! backlog_contract {
             dead_letters_are_paged_by_when_they_died
             dead_letters_are_found_by_filter
             another_tenant_sees_none
+        );
+        $crate::backlog_contract!(@module $world, resend:
+            an_event_is_sent_again_whatever_became_of_it
+            an_event_is_sent_to_another_destination
+            what_a_destination_has_missed_is_sent_again
+            a_time_and_a_type_are_sent_again
+            a_resend_keeps_to_its_share_and_is_cancelled
+            several_at_once_send_each_once
+            what_has_no_payload_any_more_is_skipped
+            another_tenant_sends_nothing_again
+        );
+        $crate::backlog_contract!(@module $world, search:
+            events_are_found_by_when_they_were_accepted
+            events_are_found_by_their_destination
+            events_are_found_by_a_part_of_their_id_or_their_key
+            a_page_of_events_examines_so_many
+            attempts_are_found_by_what_is_known_of_them
         );
         $crate::backlog_contract!(@module $world, replay:
             one_is_replayed_once

@@ -1,6 +1,6 @@
 //! Events and attempts, as people look at them.
 
-use domain::ids::{AttemptId, DestinationId, EventId, TenantId};
+use domain::ids::{AttemptId, DestinationId, EventId, ReplayId, TenantId};
 use domain::time::Timestamp;
 use engine::ports::{AttemptView, EventSummary};
 use sqlx::PgPool;
@@ -27,6 +27,7 @@ pub(super) struct Row {
     status: Option<i32>,
     error: Option<String>,
     response_body: Option<Vec<u8>>,
+    replay_id: Option<Uuid>,
 }
 
 impl Row {
@@ -46,6 +47,7 @@ impl Row {
             status: self.status.and_then(|status| u16::try_from(status).ok()),
             error: self.error,
             response_body: body.map(|body| String::from_utf8_lossy(&body).into_owned()),
+            replay: self.replay_id.map(ReplayId),
         })
     }
 }
@@ -73,7 +75,7 @@ pub(super) async fn event(
         select a.id, a.event_id, a.destination_id, a.try_number, a.state, a.dead_letter,
             micros(a.created_at) as created_at, micros(a.admitted_at) as admitted_at,
             micros(a.started_at) as started_at, micros(a.finished_at) as finished_at,
-            a.status, a.error, a.response_body
+            a.status, a.error, a.response_body, a.replay_id
         from attempts a
         where a.event_id = $1
         order by a.id + 0 desc
@@ -118,7 +120,7 @@ pub(super) async fn attempts(
         select a.id, a.event_id, a.destination_id, a.try_number, a.state, a.dead_letter,
             micros(a.created_at) as created_at, micros(a.admitted_at) as admitted_at,
             micros(a.started_at) as started_at, micros(a.finished_at) as finished_at,
-            a.status, a.error, a.response_body
+            a.status, a.error, a.response_body, a.replay_id
         from (
             (
                 select * from ledger a

@@ -339,11 +339,14 @@ const WRITE: &str = "-- accept_events: write
         returning k.event_id
     ),
     written as (
-        insert into events (id, tenant_id, event_type, content_type, payload, created_at, day, trace)
+        insert into events (
+            id, tenant_id, event_type, content_type, payload, created_at, day, trace, directed
+        )
         select n.id, n.tenant_id, n.event_type, n.content_type, n.payload, clock.now,
-            event_day(n.id), n.trace
-        from unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::bytea[], $16::text[])
-            as n (id, tenant_id, event_type, content_type, payload, trace)
+            event_day(n.id), n.trace, n.named is not null
+        from unnest(
+            $1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::bytea[], $16::text[], $6::uuid[]
+        ) as n (id, tenant_id, event_type, content_type, payload, trace, named)
         cross join clock
         where (n.id in (select o.id from offered o where o.is_taken)) is true
             and ((n.id in (select unnest($10::uuid[]))) is not true

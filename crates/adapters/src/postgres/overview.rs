@@ -4,13 +4,12 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use domain::attempt::AttemptState;
 use domain::ids::{AttemptId, DestinationId, EventId, TenantId};
 use domain::time::{Timestamp, micros};
 use engine::ports::{
-    AllDestinations, Answered, AttemptView, Called, CatalogError, EventFilter, EventPage,
-    FoundEvent, GLANCE_ANSWERS, GLANCE_RATE, GLANCE_SAMPLE, GLANCE_STARTS, Glance, MAX_CHARTED,
-    MAX_CHARTED_ANSWERS, MAX_EVENTS_EXAMINED, MAX_GLANCED, MAX_NAMED, Overview, Payload, Requested,
+    AllDestinations, Answered, AttemptFilter, AttemptPage, AttemptView, Called, CatalogError,
+    EventFilter, EventPage, GLANCE_ANSWERS, GLANCE_RATE, GLANCE_SAMPLE, GLANCE_STARTS, Glance,
+    MAX_CHARTED, MAX_CHARTED_ANSWERS, MAX_GLANCED, MAX_NAMED, Overview, Payload, Requested,
     StartsAt, Thing, Troubled, WantedOfAll,
 };
 use sqlx::{AssertSqlSafe, PgExecutor, PgPool};
@@ -20,7 +19,7 @@ use super::PostgresStore;
 use super::failure::{Failure, retried};
 use super::harm::{BY_HARM, is_troubled};
 use super::rows::{count, word};
-use super::{all_destinations, events};
+use super::{all_destinations, events, found_attempts, found_events};
 
 #[async_trait]
 impl Overview for PostgresStore {
@@ -115,7 +114,18 @@ impl Overview for PostgresStore {
         before: Option<EventId>,
         limit: u32,
     ) -> Result<EventPage, CatalogError> {
-        Ok(retried(|| find_events(&self.pool, tenant, (filter, before), limit)).await?)
+        Ok(retried(|| found_events::page(&self.pool, tenant, (filter, before), limit)).await?)
+    }
+
+    async fn find_attempts(
+        &self,
+        tenant: TenantId,
+        filter: &AttemptFilter,
+        before: Option<AttemptId>,
+        limit: u32,
+    ) -> Result<AttemptPage, CatalogError> {
+        let wanted = (filter, before);
+        Ok(retried(|| found_attempts::page(&self.pool, tenant, wanted, limit)).await?)
     }
 }
 
@@ -368,7 +378,7 @@ async fn requested(
         select a.id, a.event_id, a.destination_id, a.try_number, a.state, a.dead_letter,
             micros(a.created_at) as created_at, micros(a.admitted_at) as admitted_at,
             micros(a.started_at) as started_at, micros(a.finished_at) as finished_at,
-            a.status, a.error, a.response_body, e.content_type,
+            a.status, a.error, a.response_body, a.replay_id, e.content_type,
             micros(a.claimed_at) as claimed_at,
             coalesce(octet_length(e.payload), a.payload_bytes) as bytes,
             a.carried_by is not null or a.batch_size is not null as in_batch
@@ -400,7 +410,7 @@ async fn last_started(
         select a.id, a.event_id, a.destination_id, a.try_number, a.state, a.dead_letter,
             micros(a.created_at) as created_at, micros(a.admitted_at) as admitted_at,
             micros(a.started_at) as started_at, micros(a.finished_at) as finished_at,
-            a.status, a.error, a.response_body
+            a.status, a.error, a.response_body, a.replay_id
         from (
             (
                 select * from starts a
@@ -425,22 +435,6 @@ async fn last_started(
     rows.into_iter().map(events::Row::view).collect()
 }
 
-#[derive(sqlx::FromRow)]
-struct EventRow {
-    id: Uuid,
-    wanted: bool,
-    event_type: Option<String>,
-    payload_bytes: i32,
-    created_at: i64,
-    attempts: Option<i64>,
-    matching: Option<i64>,
-    destinations: Option<i64>,
-    destination: Option<Uuid>,
-    last: Option<String>,
-    /// The last that was examined, of as many as may be.
-    more: bool,
-}
-
 async fn payload(pool: &PgPool, tenant: TenantId, id: EventId) -> Result<Option<Payload>, Failure> {
     let found: Option<(String, Vec<u8>)> = sqlx::query_as(
         "-- payload
@@ -455,82 +449,4 @@ async fn payload(pool: &PgPool, tenant: TenantId, id: EventId) -> Result<Option<
         content_type,
         bytes,
     }))
-}
-
-/// The ids carry their time, so the newest of a tenant are at the end of its part
-/// of the index.
-async fn find_events(
-    pool: &PgPool,
-    tenant: TenantId,
-    (filter, before): (&EventFilter, Option<EventId>),
-    limit: u32,
-) -> Result<EventPage, Failure> {
-    let rows: Vec<EventRow> = sqlx::query_as(
-        "-- find_events
-        with examined as materialized (
-            select e.id, e.day, ($4::text is null or e.event_type = $4)
-                and ($5::text is null or exists (
-                    select from attempts a where a.event_id = e.id and a.state = $5
-                )) as wanted
-            from events e
-            where e.tenant_id = $1
-                and e.id < coalesce($2, 'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid)
-            order by e.id desc limit $3
-        ), numbered as (
-            select x.*, count(*) filter (where x.wanted) over (order by x.id desc) as number,
-                row_number() over (order by x.id) = 1 as is_last
-            from examined x
-        )
-        select e.id, n.wanted, e.event_type, octet_length(e.payload) as payload_bytes,
-            micros(e.created_at) as created_at, t.attempts, t.matching, t.destinations,
-            t.destination, t.last, n.is_last and (select count(*) from examined) >= $3 as more
-        from numbered n
-        join events e on e.id = n.id and e.day = n.day
-        left join lateral (
-            select count(*) as attempts,
-                case when $5::text is not null then count(*) filter (where a.state = $5) end
-                    as matching,
-                count(distinct a.destination_id) as destinations,
-                (array_agg(a.destination_id))[1] as destination,
-                (array_agg(a.state order by a.id desc))[1] as last
-            from attempts a where a.event_id = n.id
-        ) t on n.wanted
-        where (n.wanted and n.number <= $6)
-            or (n.is_last and (select count(*) from examined) >= $3)
-        order by e.id desc",
-    )
-    .bind(tenant.0)
-    .bind(before.map(|before| before.0))
-    .bind(i64::from(MAX_EVENTS_EXAMINED))
-    .bind(&filter.event_type)
-    .bind(filter.state.map(AttemptState::as_str))
-    .bind(i64::from(limit))
-    .fetch_all(pool)
-    .await?;
-    let mut page = EventPage::default();
-    let last = rows.last().map(|row| EventId(row.id));
-    let more = rows.last().is_some_and(|row| row.more);
-    for row in rows {
-        if !row.wanted || page.events.len() >= limit as usize {
-            continue;
-        }
-        let last = row.last.as_deref();
-        page.events.push(FoundEvent {
-            id: EventId(row.id),
-            payload_bytes: count(i64::from(row.payload_bytes)),
-            created_at: Timestamp::from_micros(row.created_at),
-            attempts: count(row.attempts.unwrap_or(0)),
-            matching: row.matching.map(count),
-            destinations: count(row.destinations.unwrap_or(0)),
-            destination: row.destination.map(DestinationId),
-            last: (last.map(|last| word("attempts", "state", row.id, last))).transpose()?,
-            event_type: row.event_type,
-        });
-    }
-    page.next = match page.events.last() {
-        Some(event) if page.events.len() >= limit as usize => Some(event.id),
-        _ if more => last,
-        _ => None,
-    };
-    Ok(page)
 }

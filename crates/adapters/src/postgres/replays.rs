@@ -1,4 +1,4 @@
-//! Replays: dead letters that become waiting attempts again.
+//! Replays: dead letters, or events, that become waiting attempts again.
 //!
 //! A step locks its replays, skipping those that somebody holds, reads what
 //! they may move now, and moves it in the same commit: the dead letter is
@@ -6,11 +6,12 @@
 //! late outcome is being recorded is waited for and judged again.
 
 mod moves;
+mod resent;
 
 use std::collections::HashMap;
 
-use domain::ids::{DestinationId, ReplayId, TenantId};
-use domain::replay::step;
+use domain::ids::{DestinationId, EventId, ReplayId, TenantId};
+use domain::replay::{ReplaySource, step};
 use domain::time::Timestamp;
 use engine::ports::{Advanced, MAX_COUNTED, NewReplay, Replay, ReplayProgress, Wakes, Which};
 use sqlx::{PgConnection, PgPool};
@@ -75,6 +76,14 @@ pub(super) async fn create(
     let (one, destination, filter) = match &new.which {
         Which::One(attempt) => (Some(attempt.0), None, None),
         Which::Matching(destination, filter) => (None, Some(destination.0), Some(filter)),
+        Which::Event(to, event) => {
+            resent::create(pool, tenant, new, *to, (Some(*event), None)).await?;
+            return read(pool, tenant, new.id).await;
+        }
+        Which::Events(to, which) => {
+            resent::create(pool, tenant, new, *to, (None, Some(which))).await?;
+            return read(pool, tenant, new.id).await;
+        }
     };
     let micros = |at: Option<Timestamp>| at.map(Timestamp::as_micros);
     let created = sqlx::query(CREATE)
@@ -92,7 +101,7 @@ pub(super) async fn create(
         .await?;
     match (created.rows_affected(), &new.which) {
         (0, Which::One(_)) => Err(Failure::NotFound("dead letter")),
-        (0, Which::Matching(..)) => Err(Failure::NotFound("destination")),
+        (0, _) => Err(Failure::NotFound("destination")),
         _ => read(pool, tenant, new.id).await,
     }
 }
@@ -102,10 +111,13 @@ pub(super) async fn create(
 struct Progress {
     id: Uuid,
     destination_id: Uuid,
+    source: String,
+    event_id: Option<Uuid>,
     share: f64,
     state: String,
     total: i64,
     done: i64,
+    skipped: i64,
     created_at: i64,
     finished_at: Option<i64>,
 }
@@ -116,10 +128,13 @@ impl Progress {
         Ok(ReplayProgress {
             id,
             destination: DestinationId(self.destination_id),
+            source: word("replays", "source", id, &self.source)?,
+            event: self.event_id.map(EventId),
             share: self.share,
             state: word("replays", "state", id, &self.state)?,
             total: self.total.unsigned_abs(),
             done: self.done.unsigned_abs(),
+            skipped: self.skipped.unsigned_abs(),
             created_at: Timestamp::from_micros(self.created_at),
             finished_at: time(self.finished_at),
         })
@@ -145,7 +160,8 @@ pub(super) async fn page(
 ) -> Result<Vec<ReplayProgress>, Failure> {
     let rows: Vec<Progress> = sqlx::query_as(
         "-- replays
-        select r.id, r.destination_id, r.share, r.state, r.total, r.done,
+        select r.id, r.destination_id, r.source, r.event_id, r.share, r.state, r.total, r.done,
+            r.skipped,
             micros(r.created_at) as created_at, micros(r.finished_at) as finished_at
         from replays r
         where r.tenant_id = $1 and r.id < $2
@@ -165,7 +181,8 @@ pub(super) async fn page(
 pub(super) async fn read(pool: &PgPool, tenant: TenantId, id: ReplayId) -> Result<Replay, Failure> {
     let row: Option<Row> = sqlx::query_as(
         "-- replay
-        select r.id, r.destination_id, r.share, r.state, r.total, r.done,
+        select r.id, r.destination_id, r.source, r.event_id, r.share, r.state, r.total, r.done,
+            r.skipped,
             coalesce(o.pending, 0) as pending, coalesce(o.succeeded, 0) as succeeded,
             coalesce(o.failed, 0) as failed,
             micros(r.created_at) as created_at, micros(r.finished_at) as finished_at
@@ -214,7 +231,10 @@ pub(super) async fn cancel(
 #[derive(sqlx::FromRow)]
 pub(super) struct Running {
     id: Uuid,
+    tenant_id: Uuid,
     destination_id: Uuid,
+    source: String,
+    event_id: Option<Uuid>,
     attempt_id: Option<i64>,
     event_type: Option<String>,
     status: Option<i32>,
@@ -223,7 +243,19 @@ pub(super) struct Running {
     share: f64,
     after_at: Option<i64>,
     after_id: Option<i64>,
+    after_event: Option<Uuid>,
     paced_at: Option<i64>,
+}
+
+/// How far a step came.
+#[derive(Clone, Copy)]
+pub(super) enum Reached {
+    /// No further than the one before.
+    Nothing,
+    /// The dead letter that died then, and its id.
+    DeadLetter(i64, i64),
+    /// This event.
+    Event(Uuid),
 }
 
 /// One step of those that nobody holds.
@@ -249,8 +281,18 @@ pub(super) async fn advance(pool: &PgPool, limit: u32) -> Result<Advanced, Failu
         let waiting = waiting.get(&replay.id).copied().unwrap_or(0);
         let paced_at = time(replay.paced_at);
         let step = step(&destination.policy, replay.share, paced_at, waiting, now);
-        let moved = moves::take(&mut transaction, replay, step, now).await?;
-        advanced.replayed = advanced.replayed.saturating_add(moved.count);
+        let moved = match word("replays", "source", replay.id, &replay.source)? {
+            ReplaySource::DeadLetters => {
+                let moved = moves::take(&mut transaction, replay, step, now).await?;
+                advanced.replayed = advanced.replayed.saturating_add(moved.count);
+                moved
+            }
+            ReplaySource::Events => {
+                let moved = resent::take(&mut transaction, replay, step, now).await?;
+                advanced.resent = advanced.resent.saturating_add(moved.count);
+                moved
+            }
+        };
         if moved.count > 0 {
             wakes.now(destination.id);
         }
@@ -266,9 +308,10 @@ pub(super) async fn advance(pool: &PgPool, limit: u32) -> Result<Advanced, Failu
 async fn lock(connection: &mut PgConnection, limit: u32) -> Result<Vec<Running>, Failure> {
     Ok(sqlx::query_as(
         "-- advance_replays: lock
-        select r.id, r.destination_id, r.attempt_id, r.event_type, r.status,
-            micros(r.died_from) as died_from, micros(r.died_before) as died_before, r.share,
-            micros(r.after_at) as after_at, r.after_id, micros(r.paced_at) as paced_at
+        select r.id, r.tenant_id, r.destination_id, r.source, r.event_id, r.attempt_id,
+            r.event_type, r.status, micros(r.died_from) as died_from, micros(r.died_before) as died_before, r.share,
+            micros(r.after_at) as after_at, r.after_id, r.after_event,
+            micros(r.paced_at) as paced_at
         from replays r
         where r.state = 'running'
         order by r.paced_at nulls first, r.id

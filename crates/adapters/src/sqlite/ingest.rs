@@ -33,8 +33,9 @@ const SUBSCRIBERS: &str = "
 
 const INSERT_EVENT: &str = "
     -- accept_events: the event
-    insert into events (id, tenant_id, event_type, content_type, payload, created_at, trace)
-    values (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+    insert into events
+        (id, tenant_id, event_type, content_type, payload, created_at, trace, directed)
+    values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
 
 const INSERT_ATTEMPT: &str = "
     -- accept_events: its attempts
@@ -108,6 +109,7 @@ fn insert(
         &event.payload[..],
         now.as_micros(),
         event.trace.as_ref().map(TraceContext::stored),
+        event.audience.named().is_some(),
     );
     execute(tx, INSERT_EVENT, row)?;
     let waiting = AttemptState::Waiting.as_str();

@@ -7,14 +7,14 @@ use engine::ports::{AttemptView, CatalogError, EventSummary, LedgerPosition, Led
 use rusqlite::{Connection, Row};
 
 use super::fault::Fault;
-use super::rows::{all, first, maybe_time, time, word};
+use super::rows::{all, first, maybe_time, parse, time, word};
 
 /// The most attempts of one event that are shown.
 const EVENT_ATTEMPTS: u32 = 1_000;
 
 const VIEW: &str = "
     select id, event_id, destination_id, try_number, state, dead_letter, created_at, admitted_at,
-        started_at, finished_at, status, error, response_body
+        started_at, finished_at, status, error, response_body, replay_id
     from attempts";
 
 const EVENT: &str = "
@@ -153,8 +153,16 @@ pub(super) fn attempts(
     all(connection, &page, (&key, before, limit), view)
 }
 
+/// Reads one, whosever it is.
+pub(super) fn one(connection: &Connection, id: AttemptId) -> Result<Option<AttemptView>, Fault> {
+    let sql = format!("{VIEW} where id = ?1");
+    first(connection, &sql, [id.0], view)
+}
+
 pub(super) fn view(row: &Row<'_>) -> Result<AttemptView, Fault> {
     let body: Option<Vec<u8>> = row.get(12)?;
+    let replay: Option<String> = row.get(13)?;
+    let replay = replay.map(|id| parse(&id, ("attempts", "replay_id")));
     Ok(AttemptView {
         id: AttemptId(row.get(0)?),
         event: word(row, 1, ("attempts", "event_id"))?,
@@ -169,6 +177,7 @@ pub(super) fn view(row: &Row<'_>) -> Result<AttemptView, Fault> {
         status: row.get(10)?,
         error: row.get(11)?,
         response_body: body.map(|body| String::from_utf8_lossy(&body).into_owned()),
+        replay: replay.transpose()?,
     })
 }
 

@@ -3,22 +3,21 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use domain::attempt::AttemptState;
 use domain::ids::{AttemptId, DestinationId, EventId, TenantId};
 use domain::time::{Timestamp, micros};
 use engine::ports::{
-    AllDestinations, Answered, AttemptView, Called, CatalogError, EventFilter, EventPage,
-    FAILS_FOR, FoundEvent, GLANCE_ANSWERS, GLANCE_RATE, GLANCE_SAMPLE, GLANCE_STARTS, Glance,
-    MAX_CHARTED, MAX_CHARTED_ANSWERS, MAX_EVENTS_EXAMINED, MAX_GLANCED, MAX_NAMED, Overview,
-    Payload, Requested, StartsAt, Thing, Troubled, WantedOfAll,
+    AllDestinations, Answered, AttemptFilter, AttemptPage, AttemptView, Called, CatalogError,
+    EventFilter, EventPage, FAILS_FOR, GLANCE_ANSWERS, GLANCE_RATE, GLANCE_SAMPLE, GLANCE_STARTS,
+    Glance, MAX_CHARTED, MAX_CHARTED_ANSWERS, MAX_GLANCED, MAX_NAMED, Overview, Payload, Requested,
+    StartsAt, Thing, Troubled, WantedOfAll,
 };
 use rusqlite::Transaction;
 
 use super::fault::Fault;
 use super::harm::{BY_HARM, IS_TROUBLED};
 use super::ledger::view;
-use super::rows::{all, first, maybe_time, parse, time, word};
-use super::{SqliteStore, all_destinations};
+use super::rows::{all, first, maybe_time, time, word};
+use super::{SqliteStore, all_destinations, found_attempts, found_events};
 
 const FIND: &str = "
     -- find_destinations
@@ -85,7 +84,7 @@ const STARTS: &str = "
 const LAST_STARTED: &str = "
     -- last_started
     select id, event_id, destination_id, try_number, state, dead_letter, created_at, admitted_at,
-        started_at, finished_at, status, error, response_body
+        started_at, finished_at, status, error, response_body, replay_id
     from (
         select * from (
             select * from attempts indexed by attempts_starts
@@ -106,33 +105,12 @@ const LAST_STARTED: &str = "
 const REQUESTED: &str = "
     -- requested
     select a.id, a.event_id, a.destination_id, a.try_number, a.state, a.dead_letter, a.created_at,
-        a.admitted_at, a.started_at, a.finished_at, a.status, a.error, a.response_body,
+        a.admitted_at, a.started_at, a.finished_at, a.status, a.error, a.response_body, a.replay_id,
         e.content_type, coalesce(length(e.payload), a.payload_bytes),
         a.carried_by is not null or a.batch_size is not null, a.claimed_at
     from attempts a
     left join events e on e.id = a.event_id
     where a.id = ?1 and a.tenant_id = ?2";
-
-const EVENTS: &str = "
-    -- find_events: what is examined
-    select e.id,
-        (?4 is null or e.event_type is ?4)
-        and (?5 is null or exists (
-            select 1 from attempts a where a.event_id = e.id and a.state = ?5
-        ))
-    from events e indexed by events_of_tenant
-    where e.tenant_id = ?1 and e.id < ?2 order by e.id desc limit ?3";
-
-const EVENT: &str = "
-    -- find_events: one
-    select e.event_type, length(e.payload), e.created_at,
-        (select count(*) from attempts a where a.event_id = e.id),
-        (select a.state from attempts a where a.event_id = e.id order by a.id desc limit 1),
-        iif(?2 is null, null,
-            (select count(*) from attempts a where a.event_id = e.id and a.state = ?2)),
-        (select count(distinct a.destination_id) from attempts a where a.event_id = e.id),
-        (select a.destination_id from attempts a where a.event_id = e.id limit 1)
-    from events e where e.id = ?1";
 
 const PAYLOAD: &str = "
     -- payload
@@ -306,10 +284,10 @@ impl Overview for SqliteStore {
             let found = first(tx, REQUESTED, (attempt.0, tenant.to_string()), |row| {
                 Ok(Requested {
                     attempt: view(row)?,
-                    content_type: row.get(13)?,
-                    payload_bytes: row.get(14)?,
-                    in_batch: row.get(15)?,
-                    claimed_at: maybe_time(row, 16)?,
+                    content_type: row.get(14)?,
+                    payload_bytes: row.get(15)?,
+                    in_batch: row.get(16)?,
+                    claimed_at: maybe_time(row, 17)?,
                 })
             })?;
             Ok(found.ok_or(CatalogError::NotFound("attempt"))?)
@@ -348,9 +326,22 @@ impl Overview for SqliteStore {
         before: Option<EventId>,
         limit: u32,
     ) -> Result<EventPage, CatalogError> {
+        let (filter, now) = (filter.clone(), (self.clock)());
+        Ok(self
+            .count(move |tx| found_events::page(tx, now, tenant, (&filter, before), limit))
+            .await?)
+    }
+
+    async fn find_attempts(
+        &self,
+        tenant: TenantId,
+        filter: &AttemptFilter,
+        before: Option<AttemptId>,
+        limit: u32,
+    ) -> Result<AttemptPage, CatalogError> {
         let filter = filter.clone();
         Ok(self
-            .count(move |tx| events(tx, tenant, &filter, before, limit))
+            .count(move |tx| found_attempts::page(tx, tenant, (&filter, before), limit))
             .await?)
     }
 }
@@ -380,66 +371,6 @@ pub(super) fn answers(
             state: word(row, 0, ("attempts", "state"))?,
             status: row.get(1)?,
             latency: Duration::from_micros(latency.max(0).unsigned_abs()),
-        })
-    })
-}
-
-fn events(
-    tx: &Transaction<'_>,
-    tenant: TenantId,
-    filter: &EventFilter,
-    before: Option<EventId>,
-    limit: u32,
-) -> Result<EventPage, Fault> {
-    // Above every id.
-    let before = before.map_or_else(|| "g".to_owned(), |before| before.to_string());
-    let params = (
-        tenant.to_string(),
-        before,
-        MAX_EVENTS_EXAMINED,
-        &filter.event_type,
-        filter.state.map(AttemptState::as_str),
-    );
-    let mut page = EventPage::default();
-    let mut statement = tx.prepare_cached(EVENTS)?;
-    let mut rows = statement.query(params)?;
-    let mut examined = 0;
-    while let Some(row) = rows.next()? {
-        examined += 1;
-        let id: EventId = word(row, 0, ("events", "id"))?;
-        if row.get(1)? {
-            page.events.extend(event(tx, id, filter.state)?);
-        }
-        let full = page.events.len() >= limit as usize;
-        if full || examined >= MAX_EVENTS_EXAMINED {
-            page.next = Some(id);
-            break;
-        }
-    }
-    Ok(page)
-}
-
-fn event(
-    tx: &Transaction<'_>,
-    id: EventId,
-    state: Option<AttemptState>,
-) -> Result<Option<FoundEvent>, Fault> {
-    let params = (id.to_string(), state.map(AttemptState::as_str));
-    first(tx, EVENT, params, |row| {
-        let last: Option<String> = row.get(4)?;
-        let last = last.map(|last| parse(&last, ("attempts", "state")));
-        let destination: Option<String> = row.get(7)?;
-        let destination = destination.map(|id| parse(&id, ("attempts", "destination_id")));
-        Ok(FoundEvent {
-            id,
-            event_type: row.get(0)?,
-            payload_bytes: row.get(1)?,
-            created_at: time(row, 2)?,
-            attempts: row.get(3)?,
-            matching: row.get(5)?,
-            destinations: row.get(6)?,
-            destination: destination.transpose()?,
-            last: last.transpose()?,
         })
     })
 }

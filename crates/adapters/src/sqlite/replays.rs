@@ -1,13 +1,14 @@
-//! Replays: dead letters that become waiting attempts again. A step is one
+//! Replays: dead letters, or events, that become waiting attempts again. A step is one
 //! transaction of the one writer: the dead letter is marked as replayed and its
 //! attempt is added, or neither.
 
 mod moves;
+mod resent;
 
 use domain::destination::DestinationState;
-use domain::ids::{AttemptId, DestinationId, ReplayId, TenantId};
+use domain::ids::{AttemptId, DestinationId, EventId, ReplayId, TenantId};
 use domain::policy::{Policy, Rate};
-use domain::replay::{ReplayState, step};
+use domain::replay::{ReplaySource, ReplayState, step};
 use domain::time::Timestamp;
 use engine::ports::{
     Advanced, CatalogError, DeadLetterFilter, MAX_COUNTED, NewReplay, Replay, ReplayProgress,
@@ -16,7 +17,7 @@ use engine::ports::{
 use rusqlite::{Connection, Row, Transaction};
 
 use super::fault::Fault;
-use super::rows::{all, execute, first, maybe_time, settings, tier_settings, time, word};
+use super::rows::{all, execute, first, maybe_time, parse, settings, tier_settings, time, word};
 
 const DEAD_LETTER: &str = "
     -- create_replay: a single one
@@ -51,12 +52,14 @@ const CREATE: &str = "
 
 const REPLAY: &str = "
     -- replay
-    select id, destination_id, share, state, total, done, created_at, finished_at
+    select id, destination_id, share, state, total, done, created_at, finished_at, source,
+        event_id, skipped
     from replays where id = ?1 and tenant_id = ?2";
 
 const REPLAYS: &str = "
     -- replays
-    select id, destination_id, share, state, total, done, created_at, finished_at
+    select id, destination_id, share, state, total, done, created_at, finished_at, source,
+        event_id, skipped
     from replays indexed by replays_of_tenant
     where tenant_id = ?1 and id < ?2
     order by id desc limit ?3";
@@ -100,18 +103,38 @@ pub(super) fn create(
             (Some(attempt.0), destination, just_then)
         }
         Which::Matching(destination, filter) => (None, *destination, filter.clone()),
+        Which::Event(to, _) | Which::Events(to, _) => (None, *to, DeadLetterFilter::default()),
     };
     let key = destination.to_string();
     let lives = first(tx, LIVES, (&key, &owner), |_| Ok(()))?;
     lives.ok_or(CatalogError::NotFound(match new.which {
         Which::One(_) => "dead letter",
-        Which::Matching(..) => "destination",
+        _ => "destination",
     }))?;
+    let events = match &new.which {
+        Which::Event(_, event) => Some((Some(*event), None)),
+        Which::Events(_, which) => Some((None, Some(which))),
+        Which::One(_) | Which::Matching(..) => None,
+    };
+    match events {
+        Some(events) => resent::create(tx, now, tenant, new, destination, events)?,
+        None => of_dead_letters(tx, now, (&owner, &key), new, (one, &filter))?,
+    }
+    read(tx, tenant, new.id)
+}
+
+fn of_dead_letters(
+    tx: &Transaction<'_>,
+    now: Timestamp,
+    (owner, key): (&str, &str),
+    new: &NewReplay,
+    (one, filter): (Option<i64>, &DeadLetterFilter),
+) -> Result<(), Fault> {
     let died_from = filter.died_from.map(Timestamp::as_micros);
     let latest = one.map_or(now, |_| Timestamp::MAX);
     let died_before = filter.died_before.unwrap_or(now).min(latest).as_micros();
     let matching = (
-        &key,
+        key,
         died_from.unwrap_or(i64::MIN),
         died_before,
         one,
@@ -122,8 +145,8 @@ pub(super) fn create(
     let total = first(tx, COUNT, matching, |row| Ok(row.get::<_, i64>(0)?))?;
     let row = (
         new.id.to_string(),
-        &owner,
-        &key,
+        owner,
+        key,
         one,
         &filter.event_type,
         filter.status,
@@ -134,7 +157,7 @@ pub(super) fn create(
         now.as_micros(),
     );
     execute(tx, CREATE, row)?;
-    read(tx, tenant, new.id)
+    Ok(())
 }
 
 /// Reads one; see [`engine::ports::Backlog::replay`].
@@ -179,7 +202,15 @@ fn progress(row: &Row<'_>) -> Result<ReplayProgress, Fault> {
         done: number(row, 5)?,
         created_at: time(row, 6)?,
         finished_at: maybe_time(row, 7)?,
+        source: word(row, 8, ("replays", "source"))?,
+        event: maybe_event(row, 9)?,
+        skipped: number(row, 10)?,
     })
+}
+
+fn maybe_event(row: &Row<'_>, index: usize) -> Result<Option<EventId>, Fault> {
+    let id: Option<String> = row.get(index)?;
+    id.map(|id| parse(&id, ("replays", "event_id"))).transpose()
 }
 
 fn number(row: &Row<'_>, index: usize) -> Result<u64, Fault> {
@@ -201,7 +232,8 @@ pub(super) fn cancel(
 const RUNNING: &str = "
     -- advance_replays: those that go on, the one looked at longest ago first
     select r.id, r.destination_id, r.attempt_id, r.event_type, r.status, r.died_from,
-        r.died_before, r.share, r.after_at, r.after_id, r.paced_at
+        r.died_before, r.share, r.after_at, r.after_id, r.paced_at, r.source, r.event_id,
+        r.after_event
     from replays r indexed by replays_running
     where r.state = 'running'
     order by r.paced_at nulls first, r.id limit ?1";
@@ -227,6 +259,8 @@ const WAITING: &str = "
 pub(super) struct Running {
     id: String,
     destination: DestinationId,
+    source: ReplaySource,
+    event: Option<EventId>,
     attempt: Option<AttemptId>,
     event_type: Option<String>,
     status: Option<u16>,
@@ -235,6 +269,7 @@ pub(super) struct Running {
     share: f64,
     after_at: Option<i64>,
     after_id: Option<i64>,
+    after_event: Option<String>,
     paced_at: Option<Timestamp>,
 }
 
@@ -253,6 +288,9 @@ pub(super) fn advance(tx: &Transaction<'_>, now: Timestamp, limit: u32) -> Resul
             after_at: row.get(8)?,
             after_id: row.get(9)?,
             paced_at: maybe_time(row, 10)?,
+            source: word(row, 11, ("replays", "source"))?,
+            event: maybe_event(row, 12)?,
+            after_event: row.get(13)?,
         })
     })?;
     let mut wakes = Wakes::default();
@@ -265,8 +303,18 @@ pub(super) fn advance(tx: &Transaction<'_>, now: Timestamp, limit: u32) -> Resul
         let waiting = first(tx, WAITING, [&replay.id], |row| Ok(row.get(0)?))?;
         let waiting = waiting.unwrap_or(0);
         let step = step(&policy, replay.share, replay.paced_at, waiting, now);
-        let moved = moves::take(tx, now, replay, step, max_age_ms)?;
-        advanced.replayed = advanced.replayed.saturating_add(moved.count);
+        let moved = match replay.source {
+            ReplaySource::DeadLetters => {
+                let moved = moves::take(tx, now, replay, step, max_age_ms)?;
+                advanced.replayed = advanced.replayed.saturating_add(moved.count);
+                moved
+            }
+            ReplaySource::Events => {
+                let moved = resent::take(tx, now, replay, step)?;
+                advanced.resent = advanced.resent.saturating_add(moved.count);
+                moved
+            }
+        };
         if moved.count > 0 {
             wakes.now(replay.destination);
         }

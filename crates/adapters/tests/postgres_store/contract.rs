@@ -87,7 +87,7 @@ pub(crate) async fn world() -> Fresh {
     let database = Database::create().await;
     let store = Arc::new(database.store.clone());
     Fresh {
-        world: BacklogWorld::new(world_of(&database), store.clone(), store),
+        world: BacklogWorld::new(world_of(&database), store),
         _database: database,
     }
 }
@@ -108,7 +108,7 @@ impl Deref for FreshRetention {
 async fn retention_world() -> FreshRetention {
     let database = Database::create().await;
     let store = Arc::new(database.store.clone());
-    let world = BacklogWorld::new(world_of(&database), store.clone(), store.clone());
+    let world = BacklogWorld::new(world_of(&database), store.clone());
     FreshRetention {
         world: RetentionWorld::new(world, store),
         _database: database,

@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use domain::attempt::AttemptState;
 use domain::batch::BatchSettings;
 pub use domain::cancel::CancelFrom;
-use domain::ids::{AttemptId, DestinationId, ReplayId, TenantId};
-use domain::replay::ReplayState;
+use domain::ids::{AttemptId, DestinationId, EventId, ReplayId, TenantId};
+use domain::replay::{ReplaySource, ReplayState};
 use domain::retry::RetrySettings;
 use domain::time::Timestamp;
 
@@ -91,8 +91,9 @@ pub trait Backlog: Send + Sync {
         attempt: AttemptId,
     ) -> Result<DeadLetter, CatalogError>;
 
-    /// Begins a replay of all dead letters that match now. It is carried out by
-    /// [`super::Replays`]. An id that is there already is `Invalid`.
+    /// Begins a replay of all dead letters that match now, or of events. It is carried out
+    /// by [`super::Replays`]. An id that is there already is `Invalid`. Counts at most
+    /// [`MAX_COUNTED`] dead letters, and looks for that at [`MAX_EVENTS_COUNTED`] events.
     async fn create_replay(
         &self,
         tenant: TenantId,
@@ -135,6 +136,12 @@ pub const MAX_EXAMINED: u32 = 5_000;
 
 /// The same for each of many destinations.
 pub const MAX_EXAMINED_EACH: u32 = 200;
+
+/// At so many events one step of a replay looks, and so many are counted when it begins:
+/// all of a tenant's are in question, and the attempts of each are looked at.
+pub const MAX_EVENTS_STEP: u32 = 1_000;
+/// See [`MAX_EVENTS_STEP`].
+pub const MAX_EVENTS_COUNTED: u32 = 10_000;
 
 /// Up to how many dead letters a replay counts when it begins.
 pub const MAX_COUNTED: u32 = 1_000_000;
@@ -261,13 +268,13 @@ pub struct DeadLetter {
 pub struct NewReplay {
     /// Its id, given by us.
     pub id: ReplayId,
-    /// Which dead letters.
+    /// What it is of.
     pub which: Which,
     /// Which part of the destination's limit it may use; above 0, at most 1.
     pub share: f64,
 }
 
-/// Which dead letters a replay is of.
+/// What a replay is of.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Which {
     /// This one.
@@ -275,6 +282,25 @@ pub enum Which {
     /// Those of a destination that match. Its own `destination` counts, and
     /// not the filter's.
     Matching(DestinationId, DeadLetterFilter),
+    /// This event, whatever became of it there, and whether or not it was for it.
+    Event(DestinationId, EventId),
+    /// Events that are the destination's and match.
+    Events(DestinationId, ResentEvents),
+}
+
+/// Which events are sent to a destination again. Its own are those that have been sent
+/// there, or waited for it, and those for whoever subscribes to a type to which it
+/// subscribes now. What still waits, or is under way, is left alone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ResentEvents {
+    /// Accepted then or later.
+    pub since: Timestamp,
+    /// Accepted before; the beginning of the replay if absent, and at the latest.
+    pub until: Option<Timestamp>,
+    /// Of this type.
+    pub event_type: Option<String>,
+    /// Those only of which no delivery to it has succeeded: what it has missed.
+    pub only_missed: bool,
 }
 
 /// A replay as it is.
@@ -297,16 +323,24 @@ pub struct Replay {
 pub struct ReplayProgress {
     /// Its id.
     pub id: ReplayId,
-    /// Whose dead letters.
+    /// To whom.
     pub destination: DestinationId,
+    /// What it is of.
+    pub source: ReplaySource,
+    /// The one event that it is of.
+    pub event: Option<EventId>,
     /// Its part of the limit.
     pub share: f64,
     /// Whether it goes on.
     pub state: ReplayState,
-    /// How many matched when it began, counted up to [`MAX_COUNTED`].
+    /// How many matched when it began, as far as they were counted; more if more were
+    /// moved.
     pub total: u64,
     /// How many it has moved into the backlog.
     pub done: u64,
+    /// Of events: how many more would match, of whatever type, whose payloads are no longer
+    /// kept and which cannot be sent again. Counted when it began, as far as `total` is.
+    pub skipped: u64,
     /// When it began.
     pub created_at: Timestamp,
     /// When it ended.

@@ -5,7 +5,7 @@ use domain::attempt::AttemptState;
 use domain::compliance::Start;
 use domain::destination::DestinationState;
 use domain::external_id::ExternalId;
-use domain::ids::{AttemptId, DestinationId, EventId, TenantId};
+use domain::ids::{AttemptId, DestinationId, EventId, ReplayId, TenantId};
 use domain::margin::Spread;
 use domain::policy::{LimitSettings, Policy};
 use domain::series::Passage;
@@ -286,6 +286,8 @@ pub struct AttemptView {
     pub error: Option<String>,
     /// The beginning of the response body, as text.
     pub response_body: Option<String>,
+    /// The replay that made it; `None` for a first try, and for the tries after that.
+    pub replay: Option<ReplayId>,
 }
 
 /// A row of the ledger, as the audit reads it.

@@ -60,3 +60,17 @@ pub enum CatalogError {
     #[error(transparent)]
     Store(#[from] StoreError),
 }
+
+impl CatalogError {
+    /// What is looked for at so many destinations has to be looked for at one.
+    #[must_use]
+    pub fn too_many_places() -> Self {
+        Self::Invalid {
+            field: "destination_id".to_owned(),
+            problem: format!(
+                "name one: attempts of more than {} destinations are not listed together",
+                super::MAX_PLACES
+            ),
+        }
+    }
+}

@@ -96,9 +96,10 @@ pub trait Overview: Send + Sync {
     /// What an event of the tenant's carries, for as long as payloads are kept.
     async fn payload(&self, tenant: TenantId, id: EventId) -> Result<Payload, CatalogError>;
 
-    /// A page of the tenant's events, the newest first, those before `before`.
-    /// Examines at most [`MAX_EVENTS_EXAMINED`] of them and no other tenant's: a page may hold fewer than
-    /// `limit`, or none, and still have a `next`.
+    /// A page of the tenant's events, the newest first by their ids, those before
+    /// `before`. Examines at most [`MAX_EVENTS_EXAMINED`] of them and no other tenant's: a
+    /// page may hold fewer than `limit`, or none, and still have a `next`. Those outside of
+    /// the filter's times are not examined, as far as [`domain::search::IdRange`] knows.
     async fn find_events(
         &self,
         tenant: TenantId,
@@ -106,6 +107,19 @@ pub trait Overview: Send + Sync {
         before: Option<EventId>,
         limit: u32,
     ) -> Result<EventPage, CatalogError>;
+
+    /// A page of the tenant's attempts, the newest first by their ids, those before
+    /// `before`, of all its destinations or of one. Reads [`MAX_ATTEMPTS_EXAMINED`] of them,
+    /// or five of each destination, at most: a page may hold fewer than `limit`, or none,
+    /// and still have a `next`. Of more than [`MAX_PLACES`] destinations it reads nothing:
+    /// then one must be named.
+    async fn find_attempts(
+        &self,
+        tenant: TenantId,
+        filter: &AttemptFilter,
+        before: Option<AttemptId>,
+        limit: u32,
+    ) -> Result<AttemptPage, CatalogError>;
 }
 
 /// The most destinations that are glanced at together.
@@ -135,6 +149,16 @@ pub const MAX_CHARTED_ANSWERS: u32 = 20_000;
 
 /// The most events that one page examines.
 pub const MAX_EVENTS_EXAMINED: u32 = 2_000;
+
+/// The most attempts that one page reads.
+pub const MAX_ATTEMPTS_EXAMINED: u32 = 5_000;
+
+/// The most destinations whose attempts are looked for together.
+pub const MAX_PLACES: u32 = 1_000;
+
+/// Ids of attempts are in the order of their creation, but for what transactions that
+/// are open at once may differ by.
+pub const ATTEMPTS_IN_ORDER: Duration = Duration::from_secs(60);
 
 /// What belongs to a tenant, and has an id of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -343,6 +367,38 @@ pub struct EventFilter {
     pub event_type: Option<String>,
     /// With an attempt in this state.
     pub state: Option<AttemptState>,
+    /// With an attempt at this destination; and in this state, if one is given.
+    pub destination: Option<DestinationId>,
+    /// Accepted then or later.
+    pub since: Option<Timestamp>,
+    /// Accepted before.
+    pub until: Option<Timestamp>,
+    /// As [`domain::search::Sought`] takes it.
+    pub text: Option<String>,
+}
+
+/// Which attempts.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct AttemptFilter {
+    /// At this destination.
+    pub destination: Option<DestinationId>,
+    /// Of an event of this type, which is kept.
+    pub event_type: Option<String>,
+    /// In this state.
+    pub state: Option<AttemptState>,
+    /// Created then or later.
+    pub since: Option<Timestamp>,
+    /// Created before.
+    pub until: Option<Timestamp>,
+}
+
+/// A page of attempts.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct AttemptPage {
+    /// The newest first.
+    pub attempts: Vec<AttemptView>,
+    /// Where to go on; `None` after the last.
+    pub next: Option<AttemptId>,
 }
 
 /// A page of events.
@@ -367,7 +423,8 @@ pub struct FoundEvent {
     pub created_at: Timestamp,
     /// How many attempts it has.
     pub attempts: u32,
-    /// How many of them are in the state that was asked for; `None` without one.
+    /// How many of them are in the state that was asked for, at the destination if one
+    /// was; `None` without a state.
     pub matching: Option<u32>,
     /// How many destinations these are for.
     pub destinations: u32,

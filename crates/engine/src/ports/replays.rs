@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use super::error::StoreError;
 use super::schedule::Wake;
 
-/// Dead letters back into the backlog.
+/// Dead letters, and events whatever became of them, back into the backlog.
 #[async_trait]
 pub trait Replays: Send + Sync {
     /// One step of up to `limit` running replays that nobody else holds, those
@@ -14,6 +14,11 @@ pub trait Replays: Send + Sync {
     /// marked as replayed in the same commit that adds its attempt (due now,
     /// with the next try number), so it is moved exactly once, whatever
     /// crashes and however many do this at once. Repeating it is the next step.
+    ///
+    /// An event that is sent again gets a next try as well, and what is a dead letter of
+    /// it there counts as replayed. Steps of one destination send an event again one after
+    /// the other, and leave alone what waits or is under way: so it is added once for each
+    /// replay that it is of.
     ///
     /// Ends replays that have looked at everything, and those of destinations
     /// that are gone.
@@ -25,6 +30,8 @@ pub trait Replays: Send + Sync {
 pub struct Advanced {
     /// Dead letters that wait again.
     pub replayed: u32,
+    /// Events that wait again, beside those.
+    pub resent: u32,
     /// Replays that were looked at and go on.
     pub running: u32,
     /// Whom to wake.

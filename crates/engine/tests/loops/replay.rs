@@ -43,6 +43,7 @@ impl Replays for Few {
         self.left.store(left - 1, Ordering::Relaxed);
         Ok(Advanced {
             replayed: 1,
+            resent: 0,
             running: u32::from(left > 1),
             wakes: vec![Wake::now(destination(1))],
         })

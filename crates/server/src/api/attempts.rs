@@ -1,14 +1,14 @@
-//! `/v1/destinations/{id}/attempts`, and what an attempt looks like.
+//! `/v1/attempts` and `/v1/destinations/{id}/attempts`, and what an attempt looks like.
 
 use axum::Json;
 use domain::attempt::AttemptState;
 use domain::time::Timestamp;
-use engine::ports::AttemptView;
+use engine::ports::{AttemptFilter, AttemptView};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use super::parameters::{AttemptsPage, DestinationPath, Page, PathId};
+use super::parameters::{AttemptsPage, DestinationPath, FoundAttemptsPage, Page, PathId};
 use super::problem::Problem;
 use super::{Caller, text};
 
@@ -48,6 +48,8 @@ pub struct Attempt {
     pub error: Option<String>,
     /// The beginning of the response body.
     pub response_body: Option<String>,
+    /// The replay that made it: it brought a dead letter back, or sent the event again.
+    pub replay_id: Option<Uuid>,
 }
 
 /// A page of attempts.
@@ -79,6 +81,7 @@ impl From<AttemptView> for Attempt {
             status: attempt.status,
             error: attempt.error,
             response_body: attempt.response_body,
+            replay_id: attempt.replay.map(|replay| replay.0),
         }
     }
 }
@@ -105,4 +108,37 @@ pub(super) async fn list(
     let next = found.last().filter(|_| full).map(|last| last.id.0);
     let attempts = found.into_iter().map(Attempt::from).collect();
     Ok(Json(Attempts { attempts, next }))
+}
+
+/// List attempts, the newest first, of all destinations or of one.
+///
+/// A page may hold fewer than `limit`, or none, and still have a `next`: it reads 5,000
+/// attempts at most, those of all destinations side by side.
+#[utoipa::path(get, path = "/v1/attempts", operation_id = "find_attempts",
+    tag = "destinations", security(("key" = ["read"])),
+    params(FoundAttemptsPage), responses(
+    (status = 200, body = Attempts),
+    (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn find(
+    caller: Caller,
+    Page(page): Page<FoundAttemptsPage>,
+) -> Result<Json<Attempts>, Problem> {
+    let filter = AttemptFilter {
+        destination: page.destination_id,
+        event_type: page.event_type,
+        state: page.state,
+        since: text::parsed_time("since", page.since.as_deref())?,
+        until: text::parsed_time("until", page.until.as_deref())?,
+    };
+    let found = caller
+        .run(move |service| async move {
+            service
+                .find_attempts(&filter, page.before, page.limit)
+                .await
+        })
+        .await?;
+    Ok(Json(Attempts {
+        attempts: found.attempts.into_iter().map(Attempt::from).collect(),
+        next: found.next.map(|next| next.0),
+    }))
 }

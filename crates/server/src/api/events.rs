@@ -362,7 +362,7 @@ pub(super) async fn post_batch(
 /// List events, the newest first.
 ///
 /// A page may hold fewer than `limit`, or none, and still have a `next`: it examines
-/// 2,000 events at most.
+/// 2,000 events at most. What lies outside of `since` and `until` is not examined.
 #[utoipa::path(get, path = "/v1/events", operation_id = "list_events",
     tag = "events", security(("key" = ["read"])),
     params(EventsPage), responses(
@@ -375,6 +375,10 @@ pub(super) async fn list(
     let filter = EventFilter {
         event_type: page.event_type,
         state: page.state,
+        destination: page.destination_id,
+        since: text::parsed_time("since", page.since.as_deref())?,
+        until: text::parsed_time("until", page.until.as_deref())?,
+        text: page.text,
     };
     let found = caller
         .run(|service| async move { service.find_events(&filter, page.before, page.limit).await })

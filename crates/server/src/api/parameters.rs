@@ -139,6 +139,18 @@ pub struct EventsPage {
     /// With an attempt in this state.
     #[param(schema_with = text::attempt_state)]
     pub state: Option<AttemptState>,
+    /// With an attempt at this destination, in `state` if that is given.
+    #[param(value_type = Option<uuid::Uuid>)]
+    pub destination_id: Option<DestinationId>,
+    /// Accepted then or later.
+    #[param(format = DateTime)]
+    pub since: Option<String>,
+    /// Accepted before.
+    #[param(format = DateTime)]
+    pub until: Option<String>,
+    /// A part of its id, or the whole idempotency key that stands for it.
+    #[param(min_length = 1, max_length = 255)]
+    pub text: Option<String>,
     /// The `next` of the page before.
     #[param(value_type = Option<uuid::Uuid>)]
     pub before: Option<EventId>,
@@ -216,6 +228,36 @@ pub struct CompliancePage {
     #[serde(default)]
     #[param(default = 0, maximum = 300)]
     pub points: u32,
+}
+
+/// Which attempts, and which page of them.
+#[derive(Debug, Clone, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct FoundAttemptsPage {
+    /// At this destination. Must be said where a tenant has more than 1,000.
+    #[param(value_type = Option<uuid::Uuid>)]
+    pub destination_id: Option<DestinationId>,
+    /// Of an event of this type, for as long as events are kept.
+    #[serde(rename = "type")]
+    #[param(rename = "type")]
+    pub event_type: Option<String>,
+    /// In this state.
+    #[param(schema_with = text::attempt_state)]
+    pub state: Option<AttemptState>,
+    /// Created then or later.
+    #[param(format = DateTime)]
+    pub since: Option<String>,
+    /// Created before.
+    #[param(format = DateTime)]
+    pub until: Option<String>,
+    /// The `next` of the page before.
+    #[param(value_type = Option<i64>)]
+    pub before: Option<AttemptId>,
+    /// Rows on the page, 1 to 1,000.
+    #[serde(default = "default_page")]
+    #[param(default = 100, minimum = 1, maximum = 1_000)]
+    pub limit: u32,
 }
 
 /// Which page of attempts.

@@ -1,8 +1,9 @@
-//! `/v1/replays`: dead letters on their way back into the backlog.
+//! `/v1/replays`: dead letters, and events that are sent again, on their way back into
+//! the backlog.
 
 use axum::Json;
 use domain::ids::{AttemptId, DestinationId, ReplayId};
-use domain::replay::ReplayState;
+use domain::replay::{ReplaySource, ReplayState};
 use engine::ports;
 use engine::ports::DeadLetterFilter;
 use http::StatusCode;
@@ -114,17 +115,25 @@ pub struct PreviewedReplay {
 pub struct ReplayProgress {
     /// Its id.
     pub id: Uuid,
-    /// Whose dead letters.
+    /// To whom.
     pub destination_id: Uuid,
+    /// What it is of: dead letters, or events whatever became of them.
+    #[schema(schema_with = text::replay_source)]
+    pub source: ReplaySource,
+    /// The one event that it is of.
+    pub event_id: Option<Uuid>,
     /// Its part of the limit.
     pub share: f64,
     /// Whether it goes on.
     #[schema(schema_with = text::replay_state)]
     pub state: ReplayState,
-    /// How many matched when it began, counted up to a million.
+    /// How many matched when it began, counted up to a million; of events among the
+    /// first 10,000, and more if more were moved.
     pub total: u64,
     /// How many of them are back in the backlog, or further.
     pub done: u64,
+    /// Of events: how many more there were whose payloads are no longer kept.
+    pub skipped: u64,
     /// When it began.
     #[schema(format = DateTime)]
     pub created_at: String,
@@ -162,10 +171,13 @@ impl From<ports::ReplayProgress> for ReplayProgress {
         Self {
             id: replay.id.0,
             destination_id: replay.destination.0,
+            source: replay.source,
+            event_id: replay.event.map(|event| event.0),
             share: replay.share,
             state: replay.state,
             total: replay.total,
             done: replay.done,
+            skipped: replay.skipped,
             created_at: text::time(replay.created_at),
             finished_at: replay.finished_at.map(text::time),
         }

@@ -5,7 +5,7 @@ use domain::access::Scope;
 use domain::attempt::AttemptState;
 use domain::destination::DestinationState;
 use domain::limit::{Count, Shape};
-use domain::replay::ReplayState;
+use domain::replay::{ReplaySource, ReplayState};
 use domain::signature::SecretKind;
 use domain::time::Timestamp;
 use serde_json::Value;
@@ -38,6 +38,11 @@ pub(super) fn parsed_time(field: &str, text: Option<&str>) -> Result<Option<Time
 /// A replay's state.
 pub fn replay_state() -> Object {
     words(ReplayState::ALL.map(ReplayState::as_str))
+}
+
+/// What a replay is of.
+pub fn replay_source() -> Object {
+    words(ReplaySource::ALL.map(ReplaySource::as_str))
 }
 
 /// A limit's shape.

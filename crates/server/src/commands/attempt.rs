@@ -2,9 +2,10 @@
 
 use std::process::ExitCode;
 
-use clap::Subcommand;
+use clap::{Args, Subcommand};
+use domain::attempt::AttemptState;
 use serde_json::json;
-use uuid::Uuid;
+use url::form_urlencoded;
 
 use super::destination::Connection;
 use super::named::Named;
@@ -15,10 +16,10 @@ use crate::output::{self, Format};
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// List a destination's attempts, the newest first.
+    /// List attempts, the newest first.
     List {
-        /// The destination's id or its name.
-        destination: Named,
+        #[command(flatten)]
+        filter: Filter,
         /// How many at most.
         #[arg(long, value_name = "N", default_value_t = 100)]
         limit: usize,
@@ -36,6 +37,46 @@ pub enum Command {
     },
 }
 
+/// Which attempts.
+#[derive(Debug, Clone, Args)]
+pub struct Filter {
+    /// Of this destination, by its id or its name; of all if absent.
+    pub destination: Option<Named>,
+    /// Of events of this type.
+    #[arg(long = "type", value_name = "TYPE")]
+    pub event_type: Option<String>,
+    /// In this state, such as failed or waiting.
+    #[arg(long, value_name = "STATE")]
+    pub state: Option<AttemptState>,
+    /// Created then or later, such as 2026-01-31T12:00:00Z.
+    #[arg(long, value_name = "TIME")]
+    pub since: Option<String>,
+    /// Created before.
+    #[arg(long, value_name = "TIME")]
+    pub until: Option<String>,
+}
+
+impl Filter {
+    /// As the API takes it.
+    async fn query(&self, client: &Client) -> anyhow::Result<Vec<(&'static str, String)>> {
+        let destination = match &self.destination {
+            Some(named) => Some(named.destination(client).await?.to_string()),
+            None => None,
+        };
+        let fields = [
+            ("destination_id", destination),
+            ("type", self.event_type.clone()),
+            ("state", self.state.map(|state| state.as_str().to_owned())),
+            ("since", self.since.clone()),
+            ("until", self.until.clone()),
+        ];
+        let set = fields.into_iter();
+        Ok(set
+            .filter_map(|(field, value)| Some((field, value?)))
+            .collect())
+    }
+}
+
 /// The most rows asked for at once.
 const PAGE: usize = 1_000;
 
@@ -43,13 +84,13 @@ const PAGE: usize = 1_000;
 pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::List {
-            destination,
+            filter,
             limit,
             connection,
         } => {
             let client = Client::new(&connection.client)?;
-            let destination = destination.destination(&client).await?;
-            let found = list(&client, destination, limit).await?;
+            let query = filter.query(&client).await?;
+            let found = list(&client, &query, limit).await?;
             match connection.output {
                 Format::Json => output::json(&json!({ "attempts": found }))?,
                 Format::Table => print(&found)?,
@@ -71,20 +112,36 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-async fn list(client: &Client, destination: Uuid, limit: usize) -> anyhow::Result<Vec<Attempt>> {
+/// So many pages are looked through.
+const MAX_PAGES: u32 = 200;
+
+/// The newest of them; a page may hold few and still not be the last.
+async fn list(
+    client: &Client,
+    query: &[(&'static str, String)],
+    limit: usize,
+) -> anyhow::Result<Vec<Attempt>> {
     let mut found: Vec<Attempt> = Vec::new();
-    while found.len() < limit {
+    let mut before: Option<i64> = None;
+    for _ in 0..MAX_PAGES {
         let rows = (limit - found.len()).min(PAGE);
-        let mut path = format!("/v1/destinations/{destination}/attempts?limit={rows}");
-        if let Some(last) = found.last() {
-            path += &format!("&before={}", last.id);
+        if rows == 0 {
+            return Ok(found);
         }
-        let page: Attempts = client.get(&path).await?;
+        let mut written = form_urlencoded::Serializer::new(String::new());
+        written.extend_pairs(query);
+        written.append_pair("limit", &rows.to_string());
+        written.extend_pairs(before.map(|before| ("before", before.to_string())));
+        let page: Attempts = client
+            .get(&format!("/v1/attempts?{}", written.finish()))
+            .await?;
         found.extend(page.attempts);
-        if page.next.is_none() {
-            break;
+        before = page.next;
+        if before.is_none() {
+            return Ok(found);
         }
     }
+    output::aside("there may be more: only the newest attempts were looked through");
     Ok(found)
 }
 

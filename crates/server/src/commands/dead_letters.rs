@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::{Args, Subcommand};
-use domain::replay::{DEFAULT_SHARE, ReplayState};
+use domain::replay::{DEFAULT_SHARE, ReplaySource, ReplayState};
 use http::Method;
 use serde_json::{Map, Value, json};
 use url::form_urlencoded;
@@ -236,7 +236,7 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
 }
 
 /// Where it shows how far they are.
-fn progress_at(begun: &[Replay]) -> String {
+pub(super) fn progress_at(begun: &[Replay]) -> String {
     match begun {
         [] => "No dead letter matches: nothing is replayed.".to_owned(),
         [one] => {
@@ -333,11 +333,17 @@ pub async fn run_replay(command: ReplayCommand) -> anyhow::Result<ExitCode> {
             let what = async || {
                 let found: Replay = client.get(&format!("/v1/replays/{id}")).await?;
                 let (total, done) = (found.progress.total, found.progress.done);
-                Ok(format!(
-                    "Ends the replay {id}: {done} dead letters are back in the backlog and stay \
-                     there, about {} stay dead letters.",
-                    total.saturating_sub(done)
-                ))
+                let left = total.saturating_sub(done);
+                Ok(match found.progress.source {
+                    ReplaySource::DeadLetters => format!(
+                        "Ends the replay {id}: {done} dead letters are back in the backlog and \
+                         stay there, about {left} stay dead letters."
+                    ),
+                    ReplaySource::Events => format!(
+                        "Ends the replay {id}: {done} events are in the backlog again and stay \
+                         there, about {left} are not sent again."
+                    ),
+                })
             };
             sure.ask(what).await?;
             let path = format!("/v1/replays/{id}/cancel");
@@ -456,7 +462,7 @@ fn print_progress(replays: &[ReplayProgress]) -> anyhow::Result<()> {
     output::line(&output::table(&PROGRESS, rows).to_string())
 }
 
-fn print_replays(replays: &[Replay]) -> anyhow::Result<()> {
+pub(super) fn print_replays(replays: &[Replay]) -> anyhow::Result<()> {
     let rows = replays.iter().map(|replay| {
         let mut row = progress(&replay.progress);
         row.extend([replay.pending, replay.succeeded, replay.failed].map(|n| n.to_string()));

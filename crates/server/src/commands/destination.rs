@@ -7,6 +7,7 @@ use http::Method;
 use serde_json::{Map, Value, json};
 
 use super::named::Named;
+use super::resend::{self, ToDestination};
 use super::sure::Sure;
 use crate::api::destinations::{CreatedDestination, Destination, Destinations};
 use crate::client::{Client, ClientConfig};
@@ -128,6 +129,8 @@ pub enum Command {
     Batches(batches::Batches),
     /// Cancel what waits there, or the part of it that matches.
     Cancel(backlog::Cancel),
+    /// Send to it again what it has missed since a time.
+    Resend(ToDestination),
 }
 
 /// Whom to talk to, and how to print.
@@ -212,6 +215,7 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Retries(args) => backlog::retries(args).await?,
         Command::Batches(args) => batches::batches(args).await?,
         Command::Cancel(args) => backlog::cancel(args).await?,
+        Command::Resend(args) => resend::destination(args).await?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -8,23 +8,25 @@ use anyhow::{Context, bail};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use clap::{ArgGroup, Subcommand};
-use domain::attempt::AttemptState;
 use domain::event::MAX_PAYLOAD_BYTES;
 use http::Method;
 use serde::Serialize;
-use serde_json::json;
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
 use super::attempt;
 use super::destination::Connection;
 use super::named::Named;
-use crate::api::events::{Accepted, Event, EventList, EventPayload, ListedEvent, as_it_stands};
+use super::resend::{self, OfEvent};
+use crate::api::events::{Accepted, Event, EventPayload, as_it_stands};
 use crate::client::Client;
 use crate::output::{self, Format};
-use crate::service::MAX_EVENTS_LISTED;
 
 mod import;
+mod list;
+mod tail;
+
+use list::Filter;
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
@@ -42,12 +44,8 @@ pub enum Command {
     },
     /// List events, the newest first.
     List {
-        /// Of this type.
-        #[arg(long = "type", alias = "event-type", value_name = "TYPE")]
-        event_type: Option<String>,
-        /// With an attempt in this state, such as failed or waiting.
-        #[arg(long, value_name = "STATE")]
-        state: Option<AttemptState>,
+        #[command(flatten)]
+        filter: Filter,
         /// So many at most.
         #[arg(long, value_name = "N", default_value_t = 20)]
         #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000))]
@@ -55,6 +53,8 @@ pub enum Command {
         #[command(flatten)]
         connection: Connection,
     },
+    /// Print new events as they come, until it is interrupted.
+    Tail(tail::Tail),
     /// Print what an event carries, as it was sent.
     Payload {
         /// Its id.
@@ -62,6 +62,8 @@ pub enum Command {
         #[command(flatten)]
         connection: Connection,
     },
+    /// Send an event again, whatever became of it.
+    Resend(OfEvent),
     /// Show an event and its attempts.
     Show {
         /// Its id.
@@ -128,18 +130,11 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Send(send) => post(send).await?,
         Command::Import { file, connection } => return import::run(&file, &connection).await,
         Command::List {
-            event_type,
-            state,
+            filter,
             limit,
             connection,
-        } => {
-            let client = Client::new(&connection.client)?;
-            let found = list(&client, (event_type, state), limit as usize).await?;
-            match connection.output {
-                Format::Json => output::json(&json!({ "events": found }))?,
-                Format::Table => output::line(&listed(&found))?,
-            }
-        }
+        } => list::run(filter, limit as usize, &connection).await?,
+        Command::Tail(args) => tail::run(args).await?,
         Command::Payload { id, connection } => {
             let client = Client::new(&connection.client)?;
             let payload: EventPayload = client.get(&format!("/v1/events/{id}/payload")).await?;
@@ -148,6 +143,7 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
                 Format::Table => output::bytes(&payload.bytes().context("read the payload")?)?,
             }
         }
+        Command::Resend(args) => resend::event(args).await?,
         Command::Show { id, connection } => {
             let client = Client::new(&connection.client)?;
             let event: Event = client.get(&format!("/v1/events/{id}")).await?;
@@ -158,70 +154,6 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
         }
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// So many pages are looked through, of 2,000 events each.
-const MAX_PAGES: u32 = 100;
-
-/// The newest of them; a page may hold few and still not be the last.
-async fn list(
-    client: &Client,
-    (event_type, state): (Option<String>, Option<AttemptState>),
-    limit: usize,
-) -> anyhow::Result<Vec<ListedEvent>> {
-    let mut found: Vec<ListedEvent> = Vec::new();
-    let mut before = None;
-    for _ in 0..MAX_PAGES {
-        let mut query = url::form_urlencoded::Serializer::new(String::new());
-        let page = (limit - found.len()).min(MAX_EVENTS_LISTED as usize);
-        query.append_pair("limit", &page.to_string());
-        if let Some(event_type) = &event_type {
-            query.append_pair("type", event_type);
-        }
-        if let Some(state) = state {
-            query.append_pair("state", state.as_str());
-        }
-        if let Some(before) = before {
-            query.append_pair("before", &Uuid::to_string(&before));
-        }
-        let page: EventList = client
-            .get(&format!("/v1/events?{}", query.finish()))
-            .await?;
-        found.extend(page.events);
-        before = page.next;
-        if before.is_none() || found.len() >= limit {
-            return Ok(found);
-        }
-    }
-    output::aside("there may be more: only the newest events were looked through");
-    Ok(found)
-}
-
-fn listed(events: &[ListedEvent]) -> String {
-    let rows = events.iter().map(|event| {
-        vec![
-            event.id.to_string(),
-            event.event_type.clone().unwrap_or_else(|| "-".to_owned()),
-            event.created_at.clone(),
-            event.payload_bytes.to_string(),
-            event.destinations.to_string(),
-            event.attempts.to_string(),
-            event
-                .last_state
-                .map_or("-", AttemptState::as_str)
-                .to_owned(),
-        ]
-    });
-    let header = [
-        "ID",
-        "TYPE",
-        "ACCEPTED",
-        "BYTES",
-        "DESTINATIONS",
-        "ATTEMPTS",
-        "LAST",
-    ];
-    output::table(&header, rows).to_string()
 }
 
 async fn post(send: Send) -> anyhow::Result<()> {

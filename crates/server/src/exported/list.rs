@@ -75,6 +75,7 @@ pub const METRICS: &[Metric] = &[
     of(Scheduler, Counter, "paceline_starts_unknown_total", "Starts without an outcome"),
     of(Scheduler, Counter, "paceline_attempts_expired_total", "Attempts that grew too old while they waited"),
     of(Scheduler, Counter, "paceline_dead_letters_replayed_total", "Dead letters that were brought back"),
+    of(Scheduler, Counter, "paceline_events_resent_total", "Events that were sent to a destination again"),
     of(Scheduler, WALKS, "paceline_retention_examined_total", "Old rows that were looked at"),
     of(Scheduler, WALKS, "paceline_retention_removed_total", "Old rows that were deleted"),
     of(Scheduler, Counter, "paceline_tallied_requests_total", "Requests that were counted by what came of them"),

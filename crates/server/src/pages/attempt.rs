@@ -127,6 +127,7 @@ mod tests {
                 status: Some(200),
                 error: None,
                 response_body: None,
+                replay: None,
             },
             claimed_at: started_at.map(Timestamp::from_millis),
             content_type: Some("application/json".to_owned()),

@@ -6,7 +6,7 @@ use axum::extract::{Path, Query, State};
 use axum::response::{Html, IntoResponse, Redirect, Response};
 use domain::access::Scope;
 use domain::ids::{AttemptId, DestinationId, ReplayId};
-use domain::replay::ReplayState;
+use domain::replay::{ReplaySource, ReplayState};
 use engine::ports::{DeadLetterFilter, DeadLetterPosition, Replay};
 use http::Uri;
 use serde::Deserialize;
@@ -251,10 +251,19 @@ fn draft(fields: &Fields) -> Result<ReplayDraft, Refused> {
 struct ReplayPage {
     frame: Frame,
     replay: Replay,
+    /// What it is of.
+    things: &'static str,
     is_running: bool,
     percent: u32,
     share: u32,
     began: String,
+}
+
+const fn things(replay: &Replay) -> &'static str {
+    match replay.progress.source {
+        ReplaySource::DeadLetters => "dead letters",
+        ReplaySource::Events => "events",
+    }
 }
 
 fn percent(replay: &Replay) -> u32 {
@@ -280,6 +289,7 @@ pub(super) async fn progress(
         .await?;
     rendered(&ReplayPage {
         frame: Frame::of(&pages, &visitor, ("Replay", PART)).await?,
+        things: things(&replay),
         is_running: replay.state == ReplayState::Running,
         percent: percent(&replay),
         share: (replay.share * 100.0).round() as u32,
@@ -333,9 +343,12 @@ pub(super) async fn cancel(
         let question = Question {
             asks: "End this replay?".to_owned(),
             does: vec![
-                format!(
-                    "About {left} dead letters that it has not moved stay dead letters, and can be replayed by another replay."
-                ),
+                match replay.source {
+                    ReplaySource::DeadLetters => format!(
+                        "About {left} dead letters that it has not moved stay dead letters, and can be replayed by another replay."
+                    ),
+                    ReplaySource::Events => format!("About {left} events are not sent again."),
+                },
                 format!(
                     "{} wait again or were sent: they stay in the backlog and go out.",
                     words::large(replay.done)

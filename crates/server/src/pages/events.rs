@@ -107,6 +107,7 @@ pub(super) async fn list(
     let filter = EventFilter {
         event_type: (!wanted_type.is_empty()).then(|| wanted_type.to_owned()),
         state: wanted.state.parse().ok(),
+        ..EventFilter::default()
     };
     let before = wanted.before.parse().ok();
     let service = pages.service(visitor.tenant());

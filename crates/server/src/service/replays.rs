@@ -12,7 +12,7 @@ use engine::ports::{DeadLetterFilter, Destination, NewReplay, Replay, ReplayProg
 use super::{Service, ServiceError, rules};
 
 /// Destinations that one request looks at, and replays that it begins at most.
-const REPLAYS_AT_ONCE: u32 = 100;
+pub(super) const REPLAYS_AT_ONCE: u32 = 100;
 
 /// A replay that somebody wants.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -208,7 +208,11 @@ impl Service {
         })
     }
 
-    async fn create_replay(&self, which: Which, share: f64) -> Result<Replay, ServiceError> {
+    pub(super) async fn create_replay(
+        &self,
+        which: Which,
+        share: f64,
+    ) -> Result<Replay, ServiceError> {
         let new = NewReplay {
             id: ReplayId(self.mint.uuid()),
             which,
@@ -238,7 +242,7 @@ impl Service {
     }
 }
 
-fn checked_share(share: Option<f64>) -> Result<f64, ServiceError> {
+pub(super) fn checked_share(share: Option<f64>) -> Result<f64, ServiceError> {
     let share = share.unwrap_or(DEFAULT_SHARE);
     if !(share > 0.0 && share <= 1.0) {
         return Err(ServiceError::invalid("share", "must be above 0, at most 1"));

@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 
 use adapters::http::Policy;
-use domain::event::event_type_problem;
+use domain::event::{MAX_IDEMPOTENCY_KEY_BYTES, event_type_problem};
 use domain::time::Timestamp;
 use url::{Host, Url};
 
@@ -77,6 +77,25 @@ pub fn time(micros: &str) -> Option<Timestamp> {
 /// finds nothing, and is a mistake that had better be seen.
 pub fn wanted_type(wanted: Option<&str>) -> Result<(), ServiceError> {
     wanted.map_or(Ok(()), |wanted| event_type("type", wanted))
+}
+
+/// Times that things are looked for between; either may be left out.
+pub fn span(since: Option<Timestamp>, until: Option<Timestamp>) -> Result<(), ServiceError> {
+    match since.zip(until) {
+        Some((since, until)) if since >= until => {
+            Err(ServiceError::invalid("since", "must be before until"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A part of an event's id, or its idempotency key.
+pub(super) fn sought(sought: Option<&str>) -> Result<(), ServiceError> {
+    match sought {
+        Some("") => Err(ServiceError::invalid("text", "must not be empty")),
+        Some(sought) => text("text", sought, MAX_IDEMPOTENCY_KEY_BYTES, Lines::One),
+        None => Ok(()),
+    }
 }
 
 /// How the refusal of a URL begins that only whoever runs this can open.

@@ -68,7 +68,8 @@ fn by_path(uri: &Uri) -> Option<Thing> {
         ("attempts" | "dead-letters", Some(id)) => {
             id.parse().ok().map(|id| Thing::Attempt(AttemptId(id)))
         }
-        ("dead-letters" | "compliance" | "audit", None) | ("replays", Some("preview")) => {
+        ("dead-letters" | "compliance" | "audit" | "events" | "attempts", None)
+        | ("replays", Some("preview")) => {
             let query = uri.query().unwrap_or_default();
             let mut fields = url::form_urlencoded::parse(query.as_bytes());
             let (_, id) =
@@ -96,6 +97,7 @@ mod tests {
             format!("/dashboard/destinations/{id}/live?window=60"),
             format!("/v1/dead-letters?type=a&destination_id={id}"),
             format!("/v1/replays/preview?destination_id={id}"),
+            format!("/v1/events?state=failed&destination_id={id}"),
             format!("/dashboard/dead-letters?destination=%20{id}"),
         ] {
             assert_eq!(

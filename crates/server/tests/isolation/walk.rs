@@ -25,7 +25,7 @@ pub(crate) enum Reach {
 /// A route, what it is called with, and what it can reach.
 pub(crate) struct Row {
     pub(crate) route: &'static str,
-    /// `DESTINATION` and `DEAD_LETTER` stand for the owner's; the same in the
+    /// `DESTINATION`, `ELSEWHERE` and `DEAD_LETTER` stand for the owner's; the same in the
     /// path.
     body: Option<&'static str>,
     reach: Reach,
@@ -94,6 +94,7 @@ pub(crate) const ROWS: &[Row] = &[
         Some(r#"{"max_events": 7}"#),
         Reach::Named,
     ),
+    row("GET /v1/attempts", None, Reach::Own),
     row("GET /v1/dead-letters", None, Reach::Own),
     row("GET /v1/dead-letters/{id}", None, Reach::Named),
     row(
@@ -139,6 +140,16 @@ pub(crate) const ROWS: &[Row] = &[
     row("GET /v1/events", None, Reach::Own),
     row("GET /v1/events/{id}", None, Reach::Named),
     row("GET /v1/events/{id}/payload", None, Reach::Named),
+    row(
+        "POST /v1/events/{id}/resend",
+        Some(r#"{"destination_id": "ELSEWHERE"}"#),
+        Reach::Named,
+    ),
+    row(
+        "POST /v1/destinations/{id}/resend",
+        Some(r#"{"since": "2026-01-31T12:00:00Z"}"#),
+        Reach::Named,
+    ),
     row("GET /v1/fleet", None, Reach::Installation),
     row("GET /v1/tenants", None, Reach::Installation),
     row("POST /v1/tenants", Some(TENANT), Reach::Installation),
@@ -251,6 +262,7 @@ impl Row {
             api_key: "00000000000000ff",
             link: "00000000000000ff",
             dead_letter: NO_ATTEMPT,
+            elsewhere: NOTHING,
         };
         self.filled(id, things)
     }
@@ -277,7 +289,8 @@ impl Row {
         let body = self.body.map(|body| {
             let body = body
                 .replace("DESTINATION", things.destination)
-                .replace("DEAD_LETTER", things.dead_letter);
+                .replace("DEAD_LETTER", things.dead_letter)
+                .replace("ELSEWHERE", things.elsewhere);
             serde_json::from_str(&body).unwrap()
         });
         (path, body)

@@ -103,6 +103,8 @@ pub(crate) struct Things<'a> {
     pub(crate) api_key: &'a str,
     pub(crate) link: &'a str,
     pub(crate) dead_letter: &'a str,
+    /// A destination where its event was not.
+    pub(crate) elsewhere: &'a str,
 }
 
 /// So many deliveries may be pending of each tenant.
@@ -286,6 +288,7 @@ impl Tenant {
             api_key: &self.api_key,
             link: &self.link,
             dead_letter: &self.dead_letter,
+            elsewhere: &self.dying,
         }
     }
 

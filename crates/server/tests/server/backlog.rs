@@ -424,3 +424,108 @@ async fn a_preview_of_a_replay_counts_and_names_the_most_first() {
         json!([])
     );
 }
+
+/// One, then what its destination has missed: dead letters are replayed with that.
+#[tokio::test]
+async fn events_are_sent_again() {
+    let place = Place::new();
+    let limits = json!({"limits": {"per_second": 4}});
+    let path = place.world.destination(limits).await;
+    let id = path.rsplit('/').next().unwrap();
+    let retries = format!("{path}/retries");
+    place.world.put(&retries, json!({"max_age_ms": 1})).await;
+    place.send(&path, "a", 3).await;
+    place.let_die().await;
+    let listed = place.world.get("/v1/events").await.json;
+    let event = listed["events"][0]["id"].as_str().unwrap();
+    let resend = format!("/v1/events/{event}/resend");
+    let begun = place.world.post(&resend, json!({})).await;
+    assert_eq!(begun.status, 201, "{}", begun.json);
+    let replay = &begun.json["replays"][0];
+    let expected = json!({
+        "source": "events", "event_id": event, "destination_id": id, "total": 1, "skipped": 0
+    });
+    for (field, value) in expected.as_object().unwrap() {
+        assert_eq!(replay[field], *value, "{field}");
+    }
+    place.store.advance_replays(10).await.unwrap();
+    let shown = place.world.get(&format!("/v1/events/{event}")).await.json;
+    let newest = shown["attempts"].as_array().unwrap().last().unwrap();
+    assert_eq!(newest["replay_id"], replay["id"]);
+    assert_eq!(
+        (&newest["try_number"], &newest["state"]),
+        (&json!(2), &json!("waiting"))
+    );
+    assert_eq!(shown["attempts"][0]["replay_id"], Value::Null);
+    let again = place.world.post(&resend, json!({})).await;
+    assert_eq!(again.status, 409, "it waits: {}", again.json);
+    let share = place.world.post(&resend, json!({"share": 0})).await;
+    share.refuses(422, "share");
+    let nowhere = json!({"destination_id": "01900000-0000-7000-8000-000000000000"});
+    assert_eq!(place.world.post(&resend, nowhere).await.status, 404);
+    let nothing = "/v1/events/01900000-0000-7000-8000-000000000000/resend";
+    assert_eq!(place.world.post(nothing, json!({})).await.status, 404);
+
+    let resend = format!("{path}/resend");
+    let noon = "2026-01-31T12:00:00Z";
+    for (field, body) in [
+        ("since", json!({})),
+        ("since", json!({"since": "noon"})),
+        ("since", json!({"since": noon, "until": noon})),
+        ("type", json!({"since": noon, "type": "no type"})),
+        ("share", json!({"since": noon, "share": 2})),
+    ] {
+        place.world.post(&resend, body).await.refuses(422, field);
+    }
+    let begun = place.world.post(&resend, json!({"since": noon})).await;
+    assert_eq!(begun.status, 201, "{}", begun.json);
+    assert_eq!(begun.json["total"], 2, "what is on its way is left alone");
+    place.pass(10_000);
+    place.store.advance_replays(10).await.unwrap();
+    let left = ids(&place.world.get("/v1/dead-letters").await.json);
+    assert!(left.is_empty(), "they are replayed with that");
+    let replay = format!("/v1/replays/{}", begun.json["id"].as_str().unwrap());
+    assert_eq!(place.world.get(&replay).await.json["done"], 2);
+}
+
+#[tokio::test]
+async fn events_are_listed_by_what_is_known_of_them() {
+    let place = Place::new();
+    let paths = [
+        place.world.destination(json!({"unlimited": true})).await,
+        place.world.destination(json!({"unlimited": true})).await,
+    ];
+    place.send(&paths[0], "a", 1).await;
+    place.pass(5_000);
+    place.send(&paths[1], "a", 1).await;
+    let listed = async |query: &str| {
+        let page = place.world.get(&format!("/v1/events?{query}")).await.json;
+        let events = page["events"].as_array().unwrap().iter();
+        let to = events.map(|event| event["destination_id"].as_str().unwrap().to_owned());
+        to.collect::<Vec<_>>()
+    };
+    let of = |path: &str| path.rsplit('/').next().unwrap().to_owned();
+    let (first, second) = (of(&paths[0]), of(&paths[1]));
+    let later = "2026-01-31T12:00:05Z";
+    assert_eq!(listed(&format!("since={later}")).await, [second.as_str()]);
+    assert_eq!(
+        listed(&format!("until={later}&type=a")).await,
+        [first.as_str()]
+    );
+    let at_first = format!("destination_id={first}&state=waiting");
+    assert_eq!(listed(&at_first).await, [first.as_str()]);
+    assert_eq!(listed("text=-7&limit=1").await.len(), 1);
+    assert_eq!(listed("text=nobody").await, Vec::<String>::new());
+    let long = format!("text={}", "a".repeat(256));
+    for (field, query) in [
+        ("since", "since=noon".to_owned()),
+        ("since", format!("since={later}&until={later}")),
+        ("until", "until=1".to_owned()),
+        ("text", "text=".to_owned()),
+        ("text", long),
+        ("destination_id", "destination_id=7".to_owned()),
+    ] {
+        let refused = place.world.get(&format!("/v1/events?{query}")).await;
+        refused.refuses(422, field);
+    }
+}

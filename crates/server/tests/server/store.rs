@@ -115,6 +115,7 @@ impl State {
                 status: None,
                 error: None,
                 response_body: None,
+                replay: None,
             });
         }
         Acceptance::Accepted(ids)

@@ -14,7 +14,7 @@ use domain::ingest_limit::IngestLimit;
 use domain::time::Timestamp;
 use engine::backpressure::Pressure;
 use engine::ingest::{Ingest, IngestOptions};
-use engine::ports::{Backlog, Backpressure, Catalog, SecretStore, Store};
+use engine::ports::{Backlog, Backpressure, Catalog, Overview, SecretStore, Store};
 use http::{HeaderMap, Method, Request, StatusCode};
 use http_body_util::BodyExt;
 use rand::SeedableRng;
@@ -78,7 +78,7 @@ impl World {
     }
 
     /// The API over other ports than the fake's.
-    pub(crate) fn over<B: Backlog + Backpressure + 'static>(
+    pub(crate) fn over<B: Backlog + Backpressure + Overview + 'static>(
         fake: Arc<FakeStore>,
         (store, catalog): (Arc<dyn Store>, Arc<dyn Catalog>),
         backlog: Arc<B>,
@@ -115,7 +115,7 @@ impl World {
             backlog: backlog.clone(),
             operations_book: operations.clone(),
             survey,
-            overview: operations.clone(),
+            overview: backlog.clone(),
             tallies: operations.clone(),
         };
         let books = Books {

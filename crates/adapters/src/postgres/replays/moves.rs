@@ -5,7 +5,7 @@ use domain::time::Timestamp;
 use engine::ports::MAX_EXAMINED;
 use sqlx::PgConnection;
 
-use super::Running;
+use super::{Reached, Running};
 use crate::postgres::failure::Failure;
 use crate::postgres::rows::count;
 
@@ -102,7 +102,7 @@ pub(super) async fn take(
     now: Timestamp,
 ) -> Result<Moved, Failure> {
     if step.count == 0 {
-        remember(connection, replay, None, step.paced_at(0), 0).await?;
+        remember(connection, replay, Reached::Nothing, step.paced_at(0), 0).await?;
         return Ok(Moved {
             count: 0,
             all: false,
@@ -125,6 +125,7 @@ pub(super) async fn take(
         .await?;
     let moved = count(row.moved);
     let last = row.last_at.zip(row.last_id);
+    let last = last.map_or(Reached::Nothing, |(at, id)| Reached::DeadLetter(at, id));
     remember(connection, replay, last, step.paced_at(moved), moved).await?;
     let all = row.examined < i64::from(MAX_EXAMINED) && row.picked < i64::from(step.count);
     if all {
@@ -133,25 +134,32 @@ pub(super) async fn take(
     Ok(Moved { count: moved, all })
 }
 
-async fn remember(
+pub(super) async fn remember(
     connection: &mut PgConnection,
     replay: &Running,
-    last: Option<(i64, i64)>,
+    last: Reached,
     paced_at: Timestamp,
     moved: u32,
 ) -> Result<(), Failure> {
+    let (dead, event) = match last {
+        Reached::Nothing => (None, None),
+        Reached::DeadLetter(at, id) => (Some((at, id)), None),
+        Reached::Event(id) => (None, Some(id)),
+    };
     sqlx::query(
         "-- advance_replays: remember
         update replays r
         set after_at = coalesce(from_micros($2), r.after_at), after_id = coalesce($3, r.after_id),
-            paced_at = from_micros($4), done = r.done + $5
+            after_event = coalesce($6, r.after_event), paced_at = from_micros($4),
+            done = r.done + $5, total = greatest(r.total, r.done + $5)
         where r.id = $1",
     )
     .bind(replay.id)
-    .bind(last.map(|(at, _)| at))
-    .bind(last.map(|(_, id)| id))
+    .bind(dead.map(|(at, _)| at))
+    .bind(dead.map(|(_, id)| id))
     .bind(paced_at.as_micros())
     .bind(i64::from(moved))
+    .bind(event)
     .execute(connection)
     .await?;
     Ok(())

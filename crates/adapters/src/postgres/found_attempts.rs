@@ -1,0 +1,134 @@
+//! Attempts that somebody looks for, of all destinations of a tenant or of one.
+
+use domain::attempt::AttemptState;
+use domain::ids::{AttemptId, DestinationId, TenantId};
+use domain::search::{Examined, each_place, newest};
+use domain::time::{Timestamp, micros};
+use engine::ports::{
+    ATTEMPTS_IN_ORDER, AttemptFilter, AttemptPage, AttemptView, CatalogError,
+    MAX_ATTEMPTS_EXAMINED, MAX_PLACES,
+};
+use sqlx::PgPool;
+use uuid::Uuid;
+
+use super::events::Row;
+use super::failure::Failure;
+
+/// The newest of each place before `$3`, which names a day at the latest.
+const EXAMINED: &str = "-- find_attempts: what is examined
+    with bound as materialized (
+        select least($3, case when $6::bigint is not null
+            then first_attempt_id(utc_day(from_micros($6 + $9)) + 1) end) as id
+    )
+    select p.id as place, x.id,
+        ($7::text is null or x.state = $7)
+        and ($5::bigint is null or x.created_at >= from_micros($5))
+        and ($6::bigint is null or x.created_at < from_micros($6))
+        and ($8::text is null or exists (
+            select from events e
+            where e.id = x.event_id and e.day = event_day(x.event_id) and e.event_type = $8
+        )) as wanted,
+        coalesce(x.created_at < from_micros($5 - $9), false) as is_too_old
+    from unnest($2::uuid[]) p (id) cross join bound cross join lateral (
+        select a.id, a.event_id, a.state, a.created_at from (
+            (
+                select a.id, a.event_id, a.state, a.created_at from ledger a
+                where a.tenant_id = $1 and a.destination_id = p.id and a.id < bound.id
+                    and a.id + 0 < bound.id
+                order by a.id + 0 desc limit $4
+            )
+            union all
+            (
+                select a.id, a.event_id, a.state, a.created_at from deliveries a
+                where a.destination_id = p.id and a.due_at is null and a.id + 0 < bound.id
+                order by a.id + 0 desc limit $4
+            )
+            union all
+            (
+                select a.id, a.event_id, a.state, a.created_at from deliveries a
+                where a.destination_id = p.id and a.due_at is not null and a.id + 0 < bound.id
+                order by a.id + 0 desc limit $4
+            )
+        ) a
+        order by a.id desc limit $4
+    ) x";
+
+/// A page of them.
+pub(super) async fn page(
+    pool: &PgPool,
+    tenant: TenantId,
+    (filter, before): (&AttemptFilter, Option<AttemptId>),
+    limit: u32,
+) -> Result<AttemptPage, Failure> {
+    let places = places(pool, tenant, filter.destination).await?;
+    if places.len() > MAX_PLACES as usize {
+        return Err(Failure::Refused(CatalogError::too_many_places()));
+    }
+    let each = each_place(MAX_ATTEMPTS_EXAMINED, places.len());
+    let rows: Vec<(Uuid, i64, bool, bool)> = sqlx::query_as(EXAMINED)
+        .bind(tenant.0)
+        .bind(&places)
+        .bind(before.map_or(i64::MAX, |before| before.0))
+        .bind(i64::from(each))
+        .bind(filter.since.map(Timestamp::as_micros))
+        .bind(filter.until.map(Timestamp::as_micros))
+        .bind(filter.state.map(AttemptState::as_str))
+        .bind(&filter.event_type)
+        .bind(micros(ATTEMPTS_IN_ORDER))
+        .fetch_all(pool)
+        .await?;
+    let examined = rows
+        .into_iter()
+        .map(|(place, id, wanted, is_too_old)| Examined {
+            place: DestinationId(place),
+            attempt: AttemptId(id),
+            wanted,
+            is_too_old,
+        });
+    let (ids, next) = newest(&examined.collect::<Vec<_>>(), each, limit);
+    Ok(AttemptPage {
+        attempts: views(pool, tenant, &ids).await?,
+        next,
+    })
+}
+
+/// Where they may have gone; one more than may be read.
+async fn places(
+    pool: &PgPool,
+    tenant: TenantId,
+    one: Option<DestinationId>,
+) -> Result<Vec<Uuid>, Failure> {
+    Ok(sqlx::query_scalar(
+        "-- find_attempts: where
+        select d.id from destinations d
+        where d.tenant_id = $1 and ($2::uuid is null or d.id = $2)
+        limit $3",
+    )
+    .bind(tenant.0)
+    .bind(one.map(|one| one.0))
+    .bind(i64::from(MAX_PLACES) + 1)
+    .fetch_all(pool)
+    .await?)
+}
+
+async fn views(
+    pool: &PgPool,
+    tenant: TenantId,
+    ids: &[AttemptId],
+) -> Result<Vec<AttemptView>, Failure> {
+    let rows: Vec<Row> = sqlx::query_as(
+        "-- find_attempts: those found
+        select a.id, a.event_id, a.destination_id, a.try_number, a.state, a.dead_letter,
+            micros(a.created_at) as created_at, micros(a.admitted_at) as admitted_at,
+            micros(a.started_at) as started_at, micros(a.finished_at) as finished_at,
+            a.status, a.error, a.response_body, a.replay_id
+        from attempts a
+        where a.id = any($1) and a.tenant_id = $2
+        order by a.id desc",
+    )
+    .bind(ids.iter().map(|id| id.0).collect::<Vec<_>>())
+    .bind(tenant.0)
+    .fetch_all(pool)
+    .await?;
+    rows.into_iter().map(Row::view).collect()
+}

@@ -1,0 +1,208 @@
+//! Events, whatever became of them, that are sent to a destination again. Their replay's
+//! row says which: the count when it begins and each step read it there.
+
+use domain::ids::{DestinationId, EventId, TenantId};
+use domain::replay::{ReplaySource, ReplayState, Step};
+use domain::search::IdRange;
+use domain::time::Timestamp;
+use engine::ports::{CatalogError, MAX_EVENTS_COUNTED, MAX_EVENTS_STEP, NewReplay, ResentEvents};
+use rusqlite::Transaction;
+
+use super::Running;
+use super::moves::{Moved, end};
+use crate::sqlite::fault::Fault;
+use crate::sqlite::rows::{all, execute, first};
+
+const INSERT: &str = "
+    -- create_replay: of events
+    insert into replays (
+        id, tenant_id, destination_id, source, event_id, only_missed, event_type, died_from,
+        died_before, share, total, created_at
+    )
+    values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, 0, ?11)";
+
+const EVENT: &str = "
+    -- create_replay: is it the tenant's
+    select 1 from events where id = ?1 and tenant_id = ?2";
+
+/// Events from `?2` on and before `?3`, after `?4`; whether each is sent again.
+const EXAMINED: &str = "
+    select e.id as id,
+        e.created_at >= r.died_from and e.created_at < r.died_before
+        and (r.event_type is null or e.event_type is r.event_type)
+        and not exists (
+            select 1 from attempts a
+            where a.event_id = e.id and a.destination_id = r.destination_id
+                and a.state in ('waiting', 'admitted', 'started')
+        )
+        and (r.only_missed = 0 or not exists (
+            select 1 from attempts a
+            where a.event_id = e.id and a.destination_id = r.destination_id
+                and a.state = 'succeeded'
+        ))
+        and (
+            r.event_id is not null
+            or (e.directed = 0 and exists (
+                select 1 from json_each(d.event_types) t where t.value in (e.event_type, '*')
+            ))
+            or exists (
+                select 1 from attempts a
+                where a.event_id = e.id and a.destination_id = r.destination_id
+            )
+        ) as wanted
+    from replays r
+    cross join destinations d on d.id = r.destination_id
+    cross join events e indexed by events_of_tenant on e.tenant_id = r.tenant_id
+    where r.id = ?1 and e.id >= ?2 and e.id < ?3 and e.id > ?4
+    order by e.id limit ?5";
+
+const SKIPPED: &str = "
+    -- create_replay: how many payloads are gone
+    update replays as r set skipped = (
+        select count(distinct x.event_id) from (
+            select a.event_id, a.created_at from attempts a indexed by attempts_of_destination
+            where a.destination_id = r.destination_id
+            order by a.id desc limit ?4
+        ) x
+        where x.created_at >= r.died_from and x.event_id >= ?2 and x.event_id < ?3
+            and not exists (select 1 from events e where e.id = x.event_id)
+            and (r.only_missed = 0 or not exists (
+                select 1 from attempts a
+                where a.event_id = x.event_id and a.destination_id = r.destination_id
+                    and a.state = 'succeeded'
+            ))
+    )
+    where r.id = ?1 and r.event_id is null";
+
+const MARK: &str = "
+    -- advance_replays: its dead letter is replayed
+    update attempts set replayed_at = ?3
+    where event_id = ?1 and destination_id = ?2 and dead_letter = 1 and replayed_at is null";
+
+const ADD: &str = "
+    -- advance_replays: send again
+    insert into attempts (
+        event_id, destination_id, tenant_id, try_number, tries_before, state, due_at, created_at,
+        replay_id, expires_at, payload_bytes
+    )
+    select e.id, d.id, e.tenant_id, t.tries + 1, t.tries, 'waiting', ?4, ?4, ?3,
+        ?4 + d.max_age_ms * 1000, length(e.payload)
+    from events e
+    join destinations d on d.id = ?2
+    join (
+        select coalesce(max(try_number), 0) as tries from attempts
+        where event_id = ?1 and destination_id = ?2
+    ) t
+    where e.id = ?1";
+
+const REMEMBER: &str = "
+    -- advance_replays: how far it came
+    update replays
+    set after_event = coalesce(?2, after_event), paced_at = ?3, done = done + ?4,
+        total = max(total, done + ?4)
+    where id = ?1";
+
+const GONE: &str = "
+    -- advance_replays: retention came before the one event that it is of
+    update replays set skipped = 1
+    where id = ?1 and event_id is not null and done = 0
+        and not exists (select 1 from events e where e.id = replays.event_id)";
+
+/// Where a replay looks.
+fn looked_at(event: Option<EventId>, since: Option<i64>, until: Option<i64>) -> IdRange {
+    let time = |micros: Option<i64>| micros.map(Timestamp::from_micros);
+    let between = || IdRange::between(time(since), time(until));
+    event.map_or_else(between, IdRange::only)
+}
+
+/// Begins one at a destination that is there.
+pub(super) fn create(
+    tx: &Transaction<'_>,
+    now: Timestamp,
+    tenant: TenantId,
+    new: &NewReplay,
+    destination: DestinationId,
+    (event, which): (Option<EventId>, Option<&ResentEvents>),
+) -> Result<(), Fault> {
+    let (key, owner) = (new.id.to_string(), tenant.to_string());
+    if let Some(event) = event {
+        let found = first(tx, EVENT, (event.to_string(), &owner), |_| Ok(()))?;
+        found.ok_or(CatalogError::NotFound("event"))?;
+    }
+    let since = which.map_or(0, |which| which.since.as_micros());
+    let until = which.and_then(|which| which.until).unwrap_or(now).min(now);
+    let row = (
+        &key,
+        &owner,
+        destination.to_string(),
+        ReplaySource::Events.as_str(),
+        event.map(|event| event.to_string()),
+        which.is_some_and(|which| which.only_missed),
+        which.and_then(|which| which.event_type.as_deref()),
+        since,
+        until.as_micros(),
+        new.share,
+        now.as_micros(),
+    );
+    execute(tx, INSERT, row)?;
+    let ids = looked_at(event, Some(since), Some(until.as_micros()));
+    let (from, before) = (ids.from.to_string(), ids.before.to_string());
+    let total = format!(
+        "-- create_replay: how many events match
+        update replays set total = (select count(*) from ({EXAMINED}) where wanted) where id = ?1"
+    );
+    execute(tx, &total, (&key, &from, &before, "", MAX_EVENTS_COUNTED))?;
+    execute(tx, SKIPPED, (&key, &from, &before, MAX_EVENTS_COUNTED))?;
+    Ok(())
+}
+
+/// Sends again what the step allows, and remembers how far it came.
+pub(super) fn take(
+    tx: &Transaction<'_>,
+    now: Timestamp,
+    replay: &Running,
+    step: Step,
+) -> Result<Moved, Fault> {
+    let mut moved = Moved {
+        count: 0,
+        all: false,
+    };
+    let mut last = None;
+    if step.count > 0 {
+        let examined = examined(tx, replay)?;
+        moved.all = examined.len() < MAX_EVENTS_STEP as usize;
+        let to = replay.destination.to_string();
+        for (id, wanted) in examined {
+            if moved.count >= step.count {
+                moved.all = false;
+                break;
+            }
+            if wanted {
+                execute(tx, MARK, (&id, &to, now.as_micros()))?;
+                execute(tx, ADD, (&id, &to, &replay.id, now.as_micros()))?;
+                moved.count += 1;
+            }
+            last = Some(id);
+        }
+    }
+    let paced_at = step.paced_at(moved.count).as_micros();
+    execute(tx, REMEMBER, (&replay.id, last, paced_at, moved.count))?;
+    if moved.all {
+        execute(tx, GONE, [&replay.id])?;
+        end(tx, now, replay, ReplayState::Completed)?;
+    }
+    Ok(moved)
+}
+
+fn examined(tx: &Transaction<'_>, replay: &Running) -> Result<Vec<(String, bool)>, Fault> {
+    let ids = looked_at(replay.event, replay.died_from, Some(replay.died_before));
+    let params = (
+        &replay.id,
+        ids.from.to_string(),
+        ids.before.to_string(),
+        replay.after_event.as_deref().unwrap_or_default(),
+        MAX_EVENTS_STEP,
+    );
+    let sql = format!("-- advance_replays: events from where the last step stopped{EXAMINED}");
+    all(tx, &sql, params, |row| Ok((row.get(0)?, row.get(1)?)))
+}

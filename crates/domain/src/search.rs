@@ -1,0 +1,312 @@
+//! Searching for events and attempts: what ids say of times and texts, and what is newest.
+//!
+//! An id of version 7 begins with the time at which it was given, and a store has a
+//! tenant's events in the order of their ids. So a search between two times reads a
+//! range of ids, however many events lie outside of it. The times themselves are judged
+//! by the row: ids only say where to look.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use uuid::Uuid;
+
+use crate::ids::{AttemptId, DestinationId, EventId};
+use crate::time::Timestamp;
+
+/// So long before its acceptance an event may have got its id: a row of the outbox
+/// waits for its relay. One that waited longer is not found by when it was accepted.
+pub const ACCEPTED_WITHIN: Duration = Duration::from_secs(3_600);
+
+/// By so much the clock that gave an id may be ahead of the store's.
+pub const IDS_AHEAD: Duration = Duration::from_secs(60);
+
+/// How an id is written has so many letters.
+const ID_LETTERS: usize = 36;
+
+/// The bits of an id after its time.
+const BELOW_TIME: u32 = 80;
+
+/// Ids from one up to and without another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct IdRange {
+    /// The first.
+    pub from: EventId,
+    /// After the last.
+    pub before: EventId,
+}
+
+impl IdRange {
+    /// All of them.
+    pub const ALL: Self = Self {
+        from: EventId(Uuid::nil()),
+        before: EventId(Uuid::max()),
+    };
+
+    /// Where events are that were accepted from `since` until before `until`, as far as
+    /// ids say times.
+    ///
+    /// ```
+    /// use domain::search::IdRange;
+    /// use domain::time::Timestamp;
+    ///
+    /// let noon = Timestamp::from_millis(1_700_000_000_000);
+    /// let range = IdRange::between(Some(noon), None);
+    /// assert_eq!(range.from.to_string(), "018bcf95-7a80-0000-0000-000000000000");
+    /// assert_eq!(range.before, IdRange::ALL.before);
+    /// ```
+    #[must_use]
+    pub fn between(since: Option<Timestamp>, until: Option<Timestamp>) -> Self {
+        Self {
+            from: since.map_or(Self::ALL.from, |since| first_at(since - ACCEPTED_WITHIN)),
+            before: until.map_or(Self::ALL.before, |until| first_at(until + IDS_AHEAD)),
+        }
+    }
+
+    /// This one.
+    #[must_use]
+    pub const fn only(id: EventId) -> Self {
+        Self {
+            from: id,
+            before: EventId(Uuid::from_u128(id.0.as_u128().saturating_add(1))),
+        }
+    }
+
+    /// Those of both.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            from: self.from.max(other.from),
+            before: self.before.min(other.before),
+        }
+    }
+
+    /// Those below `before`, if it is one.
+    #[must_use]
+    pub fn below(self, before: Option<EventId>) -> Self {
+        Self {
+            before: before.map_or(self.before, |before| before.min(self.before)),
+            ..self
+        }
+    }
+}
+
+/// The least id that is given at this time.
+fn first_at(at: Timestamp) -> EventId {
+    let millis = u128::try_from(at.as_micros().max(0) / 1_000).unwrap_or(0);
+    let most = (1_u128 << (u128::BITS - BELOW_TIME)) - 1;
+    EventId(Uuid::from_u128(millis.min(most) << BELOW_TIME))
+}
+
+/// What a text says of the events that are looked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Sought {
+    /// It is the one with this id.
+    One(EventId),
+    /// Their ids, as they are written, have this in them.
+    Part(String),
+    /// No event can be found by it.
+    Nothing,
+}
+
+impl Sought {
+    /// An idempotency key, whole, comes before all else: `of_key` is the event that the
+    /// text stands for as one. Otherwise it is an id or a part of one.
+    ///
+    /// ```
+    /// use domain::search::Sought;
+    /// assert_eq!(Sought::by("7F3A-", None), Sought::Part("7f3a-".to_owned()));
+    /// assert_eq!(Sought::by("order-4711", None), Sought::Nothing);
+    /// ```
+    #[must_use]
+    pub fn by(text: &str, of_key: Option<EventId>) -> Self {
+        if let Some(id) = of_key {
+            return Self::One(id);
+        }
+        let letters = text
+            .bytes()
+            .all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
+        match text.len() {
+            1..ID_LETTERS if letters => Self::Part(text.to_ascii_lowercase()),
+            ID_LETTERS => text.parse().map_or(Self::Nothing, Self::One),
+            _ => Self::Nothing,
+        }
+    }
+}
+
+/// An attempt that was looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Examined {
+    /// Where it went.
+    pub place: DestinationId,
+    /// Which it is.
+    pub attempt: AttemptId,
+    /// It is looked for.
+    pub wanted: bool,
+    /// It is so old that no older one is looked for.
+    pub is_too_old: bool,
+}
+
+/// How many of each place are read, where `most` are in all; at least a few.
+#[must_use]
+pub fn each_place(most: u32, places: usize) -> u32 {
+    let places = u32::try_from(places).unwrap_or(u32::MAX);
+    (most / places.max(1)).max(5)
+}
+
+/// The newest of those that are looked for, `limit` at most, and before which to go on.
+///
+/// Of each place the newest `each` were read. Where there were as many, there may be more:
+/// what is older than the last of them waits for the next page, so that no page is newer
+/// than the one before.
+#[must_use]
+pub fn newest(examined: &[Examined], each: u32, limit: u32) -> (Vec<AttemptId>, Option<AttemptId>) {
+    // How many of each place, and its oldest.
+    let mut places: BTreeMap<DestinationId, (u32, Examined)> = BTreeMap::new();
+    for one in examined {
+        let (count, oldest) = places.entry(one.place).or_insert((0, *one));
+        *count += 1;
+        if one.attempt < oldest.attempt {
+            *oldest = *one;
+        }
+    }
+    let cut = places.values().filter(|(count, _)| *count >= each);
+    let horizon = cut.map(|(_, oldest)| oldest).max_by_key(|one| one.attempt);
+    let is_known = |one: &&Examined| horizon.is_none_or(|at| one.attempt >= at.attempt);
+    let mut found: Vec<AttemptId> = (examined.iter())
+        .filter(|one| one.wanted)
+        .filter(is_known)
+        .map(|one| one.attempt)
+        .collect();
+    found.sort_unstable_by(|a, b| b.cmp(a));
+    if found.len() > limit as usize {
+        found.truncate(limit as usize);
+        let last = found.last().copied();
+        return (found, last);
+    }
+    let more = horizon.filter(|at| !at.is_too_old);
+    (found, more.map(|at| at.attempt))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn id_at(at: Timestamp, rest: u128) -> EventId {
+        let millis = u128::try_from(at.as_micros() / 1_000).unwrap();
+        EventId(Uuid::from_u128((millis << 80) | (7 << 76) | rest))
+    }
+
+    proptest! {
+        /// Whatever an API process's clock and an outbox's relay may do to it.
+        #[test]
+        fn what_was_accepted_in_time_is_in_the_range(
+            accepted in 1_700_000_000_000_000..4_000_000_000_000_000_i64,
+            waited in 0..=3_600_000_000_i64,
+            ahead in 0..=60_000_000_i64,
+            rest in 0..(1_u128 << 76),
+        ) {
+            let accepted = Timestamp::from_micros(accepted);
+            let range = IdRange::between(Some(accepted), Some(accepted + Duration::from_micros(1)));
+            for given in [-waited, ahead] {
+                let given = Timestamp::from_micros(accepted.as_micros() + given);
+                let id = id_at(given, rest);
+                prop_assert!(range.from <= id && id < range.before, "{id} in {range:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_range_is_far_from_what_is_far_away() {
+        let day = Duration::from_secs(86_400);
+        let at = Timestamp::from_millis(1_700_000_000_000);
+        let range = IdRange::between(Some(at), Some(at + day));
+        assert!(id_at(at - day, u128::MAX >> 52) < range.from);
+        assert!(range.before < id_at(at + day + day, 0));
+        let extremes = IdRange::between(Some(Timestamp::MIN), Some(Timestamp::MAX));
+        assert_eq!(extremes.from, IdRange::ALL.from);
+        assert!(id_at(at, 0) < extremes.before);
+    }
+
+    proptest! {
+        /// However they are spread: page after page is all of them, the newest first.
+        #[test]
+        fn pages_are_all_attempts_in_order(
+            rows in prop::collection::vec((0..4_u128, any::<bool>()), 0..80),
+            each in 1..9_u32,
+            limit in 1..9_u32,
+        ) {
+            let all: Vec<Examined> = (1_i64..).zip(&rows).map(|(id, (place, wanted))| Examined {
+                place: DestinationId(Uuid::from_u128(*place)),
+                attempt: AttemptId(id),
+                wanted: *wanted,
+                is_too_old: false,
+            }).collect();
+            let (mut found, mut before) = (Vec::new(), AttemptId(i64::MAX));
+            loop {
+                let mut examined = Vec::new();
+                for place in (0..4).map(|place| DestinationId(Uuid::from_u128(place))) {
+                    let there = all.iter().rev().filter(|one| one.place == place);
+                    let there = there.filter(|one| one.attempt < before);
+                    examined.extend(there.take(each as usize));
+                }
+                let (page, next) = newest(&examined, each, limit);
+                prop_assert!(page.len() <= limit as usize);
+                found.extend(page);
+                match next {
+                    Some(next) => {
+                        prop_assert!(next < before, "it goes on");
+                        before = next;
+                    }
+                    None => break,
+                }
+            }
+            let wanted = all.iter().rev().filter(|one| one.wanted);
+            prop_assert_eq!(found, wanted.map(|one| one.attempt).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn what_is_too_old_ends_the_search() {
+        let one = Examined {
+            place: DestinationId(Uuid::nil()),
+            attempt: AttemptId(7),
+            wanted: false,
+            is_too_old: true,
+        };
+        assert_eq!(newest(&[one], 1, 5), (vec![], None));
+        let young = Examined {
+            is_too_old: false,
+            ..one
+        };
+        assert_eq!(newest(&[young], 1, 5), (vec![], Some(AttemptId(7))));
+        assert_eq!(newest(&[young], 2, 5), (vec![], None));
+    }
+
+    #[test]
+    fn ranges_are_cut() {
+        let at = |millis| id_at(Timestamp::from_millis(millis), 1);
+        let one = IdRange::only(at(5));
+        assert!(one.from <= at(5) && at(5) < one.before);
+        assert_eq!(one.and(IdRange::ALL), one);
+        assert_eq!(one.below(Some(at(3))).before, at(3));
+        assert_eq!(one.below(None), one);
+    }
+
+    #[test]
+    fn a_text_is_a_key_an_id_or_a_part_of_one() {
+        let id = id_at(Timestamp::from_millis(1), 9);
+        assert_eq!(Sought::by("order-4711", Some(id)), Sought::One(id));
+        assert_eq!(
+            Sought::by(&id.to_string().to_uppercase(), None),
+            Sought::One(id)
+        );
+        assert_eq!(
+            Sought::by("00-7000", None),
+            Sought::Part("00-7000".to_owned())
+        );
+        assert_eq!(Sought::by(&"a".repeat(36), None), Sought::Nothing);
+        assert_eq!(Sought::by(&"a".repeat(37), None), Sought::Nothing);
+        assert_eq!(Sought::by("", None), Sought::Nothing);
+    }
+}

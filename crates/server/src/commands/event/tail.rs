@@ -1,0 +1,164 @@
+//! `paceline event tail`: events as they come.
+//!
+//! It asks for what was accepted lately, and prints what it has not seen. Each look goes
+//! a few seconds further back than the newest it knows: requests commit in any order.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
+use clap::Args;
+use uuid::Uuid;
+
+use super::list::{Filter, cells, page};
+use crate::api::events::ListedEvent;
+use crate::client::Client;
+use crate::commands::destination::Connection;
+use crate::commands::named::Named;
+use crate::output::{self, Format};
+use crate::service::MAX_EVENTS_LISTED;
+
+/// Which events.
+#[derive(Debug, Args)]
+pub struct Tail {
+    /// Of this type.
+    #[arg(long = "type", value_name = "TYPE")]
+    pub event_type: Option<String>,
+    /// For this destination: its id or its name.
+    #[arg(long, value_name = "ID")]
+    pub destination: Option<Named>,
+    #[command(flatten)]
+    pub connection: Connection,
+}
+
+/// Between two looks.
+const EVERY: Duration = Duration::from_secs(1);
+
+/// So far back a look goes, from the newest that is known.
+const BACK: TimeDelta = TimeDelta::seconds(5);
+
+/// So many pages are read in one look.
+const MAX_PAGES: u32 = 20;
+
+/// Prints until it is interrupted.
+pub(super) async fn run(args: Tail) -> anyhow::Result<()> {
+    let client = Client::new(&args.connection.client)?;
+    let filter = Filter {
+        event_type: args.event_type,
+        destination: args.destination,
+        ..Filter::default()
+    };
+    let mut seen = Seen::default();
+    let query = filter.query(&client).await?;
+    // What is there already is not new.
+    let there = page(&client, &query, (None, 1)).await?.events;
+    seen.see(&there);
+    look(&client, &query, &mut seen).await?;
+    output::aside("new events are printed as they come; Ctrl-C ends");
+    loop {
+        tokio::select! {
+            biased;
+            _ = tokio::signal::ctrl_c() => return Ok(()),
+            () = tokio::time::sleep(EVERY) => {}
+        }
+        for event in look(&client, &query, &mut seen).await? {
+            match args.connection.output {
+                Format::Json => output::line(&serde_json::to_string(&event)?)?,
+                Format::Table => output::line(&cells(&event).join("  "))?,
+            }
+        }
+    }
+}
+
+/// What is known of what has come.
+#[derive(Debug, Default)]
+struct Seen {
+    /// When the newest was accepted.
+    newest: Option<DateTime<Utc>>,
+    /// Those that were there when it was looked last.
+    ids: HashSet<Uuid>,
+}
+
+impl Seen {
+    /// From when on the next look reads.
+    fn since(&self) -> Option<String> {
+        let since = self.newest? - BACK;
+        Some(since.to_rfc3339_opts(SecondsFormat::Micros, true))
+    }
+
+    /// Those of a look that are new, the oldest first.
+    fn see(&mut self, looked_at: &[ListedEvent]) -> Vec<ListedEvent> {
+        let is_new = |event: &&ListedEvent| !self.ids.contains(&event.id);
+        let new = looked_at.iter().rev().filter(is_new).cloned().collect();
+        let times = looked_at
+            .iter()
+            .filter_map(|event| event.created_at.parse().ok());
+        self.newest = self.newest.max(times.max());
+        self.ids = looked_at.iter().map(|event| event.id).collect();
+        new
+    }
+}
+
+async fn look(
+    client: &Client,
+    query: &[(&'static str, String)],
+    seen: &mut Seen,
+) -> anyhow::Result<Vec<ListedEvent>> {
+    let mut query = query.to_vec();
+    query.extend(seen.since().map(|since| ("since", since)));
+    let (mut found, mut before) = (Vec::new(), None);
+    for _ in 0..MAX_PAGES {
+        let page = page(client, &query, (before, MAX_EVENTS_LISTED as usize)).await?;
+        found.extend(page.events);
+        before = page.next;
+        if before.is_none() {
+            return Ok(seen.see(&found));
+        }
+    }
+    output::aside("more came than are printed: only the newest are");
+    Ok(seen.see(&found))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(number: u128, second: u32) -> ListedEvent {
+        ListedEvent {
+            id: Uuid::from_u128(number),
+            event_type: None,
+            payload_bytes: 1,
+            created_at: format!("2026-01-31T12:00:{second:02}.000000Z"),
+            attempts: 0,
+            destinations: 0,
+            destination_id: None,
+            last_state: None,
+        }
+    }
+
+    #[test]
+    fn each_event_is_new_once_though_it_commits_late() {
+        let mut seen = Seen::default();
+        assert_eq!(seen.since(), None);
+        seen.see(&[event(5, 10)]);
+        assert_eq!(seen.since().unwrap(), "2026-01-31T12:00:05.000000Z");
+        let new = |events: &[ListedEvent]| {
+            events
+                .iter()
+                .map(|one| one.id.as_u128())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(
+            new(&seen.see(&[event(7, 12), event(6, 11), event(5, 10)])),
+            [6, 7]
+        );
+        // The fourth was accepted before them, and is there only now.
+        let looked_at = [event(7, 12), event(6, 11), event(5, 10), event(4, 9)];
+        assert_eq!(new(&seen.see(&looked_at)), [4]);
+        assert_eq!(seen.since().unwrap(), "2026-01-31T12:00:07.000000Z");
+        assert_eq!(new(&seen.see(&looked_at)), []);
+        // Nothing came for a while.
+        assert_eq!(new(&seen.see(&[event(7, 12)])), []);
+        assert_eq!(new(&seen.see(&[])), []);
+    }
+}

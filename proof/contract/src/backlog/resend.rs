@@ -1,0 +1,342 @@
+//! Events that are sent to a destination again, whatever became of them.
+
+use std::time::Duration;
+
+use domain::attempt::{AttemptState, OutcomeKind};
+use domain::ids::{DestinationId, EventId, ReplayId, TenantId};
+use domain::replay::{ReplaySource, ReplayState};
+use domain::time::Timestamp;
+
+use super::BacklogWorld;
+use engine::ports::{
+    AttemptView, CatalogError, DEFAULT_TENANT, DeadLetterFilter, NewReplay, NextTry, ResentEvents,
+    Which,
+};
+
+/// What a destination has missed since then.
+fn missed(since: Timestamp) -> ResentEvents {
+    ResentEvents {
+        since,
+        until: None,
+        event_type: None,
+        only_missed: true,
+    }
+}
+
+impl BacklogWorld {
+    /// One event for it alone, and what becomes of that.
+    async fn one_that(&self, of: DestinationId, became: Option<OutcomeKind>) -> EventId {
+        let event = self.accept_one(&self.typed("paid", Some(of)).await).await;
+        if let Some(kind) = became {
+            self.all_become(of, kind).await;
+        }
+        event
+    }
+
+    /// What becomes of all that waits there.
+    async fn all_become(&self, of: DestinationId, kind: OutcomeKind) {
+        let worker = self.worker().await;
+        let permits = self.start_all(worker, of).await;
+        match kind {
+            OutcomeKind::Succeeded => {
+                self.finish(worker, &permits).await;
+            }
+            _ => {
+                for permit in &permits {
+                    self.record(worker, permit, kind, NextTry::DeadLetter).await;
+                }
+            }
+        }
+        self.pass(Duration::from_millis(5)).await;
+    }
+
+    /// How many steps add, until one adds nothing.
+    async fn resent(&self) -> u32 {
+        let mut resent = 0;
+        loop {
+            let advanced = self.replays.advance_replays(10).await.unwrap();
+            assert_eq!(advanced.replayed, 0);
+            resent += advanced.resent;
+            if advanced.resent == 0 {
+                return resent;
+            }
+            assert!(!advanced.wakes.is_empty(), "whoever has work is woken");
+        }
+    }
+
+    async fn tries(&self, of: DestinationId, event: EventId) -> Vec<AttemptView> {
+        let attempts = self.attempts(of).await;
+        attempts
+            .into_iter()
+            .filter(|one| one.event == event)
+            .collect()
+    }
+}
+
+/// Delivered or dead it is sent again, by the next try, which says by which replay; a
+/// dead letter of it is replayed with that. What waits is left alone.
+pub async fn an_event_is_sent_again_whatever_became_of_it(world: &BacklogWorld) {
+    let of = world.destination().unlimited().create().await;
+    let delivered = world.one_that(of, Some(OutcomeKind::Succeeded)).await;
+    let dead = world.one_that(of, Some(OutcomeKind::Failed)).await;
+    let waits = world.one_that(of, None).await;
+    for (event, is_sent) in [(delivered, true), (dead, true), (waits, false)] {
+        let id = world.replay_of(Which::Event(of, event), 1.0).await;
+        let begun = world.replay(id).await;
+        assert_eq!(
+            (begun.source, begun.event),
+            (ReplaySource::Events, Some(event))
+        );
+        assert_eq!(begun.total, u64::from(is_sent));
+        world.pass(Duration::from_millis(20)).await;
+        assert_eq!(world.resent().await, u32::from(is_sent), "{event}");
+        let tries = world.tries(of, event).await;
+        let newest = tries.last().unwrap();
+        assert_eq!(newest.replay, is_sent.then_some(id));
+        assert_eq!(newest.state, AttemptState::Waiting);
+        assert_eq!(newest.try_number, if is_sent { 2 } else { 1 });
+        let ended = world.replay(id).await;
+        assert_eq!(ended.state, ReplayState::Completed);
+        assert_eq!(
+            (ended.done, ended.pending),
+            (u64::from(is_sent), u64::from(is_sent))
+        );
+    }
+    let none = world.dead_letters(&DeadLetterFilter::default()).await;
+    assert_eq!(none, [], "it is not replayed a second time");
+    let worker = world.worker().await;
+    let permits = world.admit(of).await;
+    let mut starts = world.start(worker, &permits).await;
+    starts.sort_by_key(|start| start.try_number);
+    let tries: Vec<_> = starts
+        .iter()
+        .map(|start| (start.try_number, start.tries_before))
+        .collect();
+    assert_eq!(tries, [(1, 0), (2, 1), (2, 1)]);
+    world.finish(worker, &permits).await;
+    let states: Vec<_> = (world.tries(of, delivered).await.iter())
+        .map(|one| one.state)
+        .collect();
+    assert_eq!(states, [AttemptState::Succeeded; 2]);
+}
+
+/// It may go where it never was.
+pub async fn an_event_is_sent_to_another_destination(world: &BacklogWorld) {
+    let of = world.destination().unlimited().create().await;
+    let other = world.destination().unlimited().create().await;
+    let event = world.one_that(of, Some(OutcomeKind::Succeeded)).await;
+    world.replay_of(Which::Event(other, event), 1.0).await;
+    assert_eq!(world.resent().await, 1);
+    let tries = world.tries(other, event).await;
+    assert_eq!((tries.len(), tries[0].try_number), (1, 1));
+    assert_eq!(world.tries(of, event).await.len(), 1);
+}
+
+/// What was for it and did not arrive, and what came while it was disabled: not what
+/// came before, what it has got, what waits, and what was for others.
+pub async fn what_a_destination_has_missed_is_sent_again(world: &BacklogWorld) {
+    let subscribe = || world.destination().unlimited().event_types(&["paid"]);
+    let of = subscribe().create().await;
+    let other = subscribe().create().await;
+    world.one_that(of, Some(OutcomeKind::Failed)).await;
+    let since = world.now().await;
+    let delivered = world.one_that(of, Some(OutcomeKind::Succeeded)).await;
+    let dead = world.one_that(of, Some(OutcomeKind::Failed)).await;
+    let set = |state| format!("update destinations set state = '{state}' where id = '{of}'");
+    world.sql(&set("disabled")).await;
+    let unseen = world.accept_one(&world.typed("paid", None).await).await;
+    let others = world
+        .accept_one(&world.typed("paid", Some(other)).await)
+        .await;
+    let foreign = world.typed("lost", None).await;
+    let foreign = world.accept_one(&foreign).await;
+    world.sql(&set("active")).await;
+    let waits = world.one_that(of, None).await;
+    world.pass(Duration::from_millis(20)).await;
+    let id = world.replay_of(Which::Events(of, missed(since)), 1.0).await;
+    assert_eq!(world.replay(id).await.total, 2);
+    assert_eq!(world.resent().await, 2);
+    assert_eq!(world.tries(of, dead).await.len(), 2);
+    assert_eq!(world.tries(of, unseen).await.len(), 1);
+    for (event, tries) in [(delivered, 1), (waits, 1), (others, 0), (foreign, 0)] {
+        assert_eq!(world.tries(of, event).await.len(), tries, "{event}");
+    }
+    let replay = world.replay(id).await;
+    assert_eq!(replay.state, ReplayState::Completed);
+    assert_eq!((replay.done, replay.skipped, replay.event), (2, 0, None));
+    let older = world.dead_letters(&DeadLetterFilter::default()).await;
+    assert_eq!(older.len(), 1, "what died before since then");
+}
+
+/// Delivered or not, of one type, until then.
+pub async fn a_time_and_a_type_are_sent_again(world: &BacklogWorld) {
+    let of = world.destination().unlimited().create().await;
+    let since = world.now().await;
+    let first = world.one_that(of, Some(OutcomeKind::Succeeded)).await;
+    let typed = world.typed("other", Some(of)).await;
+    world.accept_one(&typed).await;
+    world.all_become(of, OutcomeKind::Succeeded).await;
+    let until = world.now().await;
+    world.pass(Duration::from_millis(5)).await;
+    world.one_that(of, Some(OutcomeKind::Succeeded)).await;
+    let all_until = ResentEvents {
+        until: Some(until),
+        event_type: Some("paid".to_owned()),
+        only_missed: false,
+        ..missed(since)
+    };
+    let none = ResentEvents {
+        only_missed: true,
+        ..all_until.clone()
+    };
+    let none = world.replay_of(Which::Events(of, none), 1.0).await;
+    assert_eq!(world.resent().await, 0);
+    assert_eq!(world.replay(none).await.state, ReplayState::Completed);
+    world.replay_of(Which::Events(of, all_until), 1.0).await;
+    assert_eq!(world.resent().await, 1);
+    assert_eq!(world.tries(of, first).await.len(), 2);
+}
+
+/// A second's worth of its share waits; what was added stays when it is ended.
+pub async fn a_resend_keeps_to_its_share_and_is_cancelled(world: &BacklogWorld) {
+    let of = world.destination().per_second(40).max_in_flight(100);
+    let of = of.create().await;
+    let since = world.now().await;
+    for _ in 0..30 {
+        world.accept_one(&world.typed("paid", Some(of)).await).await;
+    }
+    world.all_become(of, OutcomeKind::Failed).await;
+    world.pass(Duration::from_millis(1_100)).await;
+    let id = world
+        .replay_of(Which::Events(of, missed(since)), 0.25)
+        .await;
+    assert_eq!(world.replay(id).await.total, 30);
+    assert_eq!(world.resent().await, 10);
+    world.pass(Duration::from_millis(1_100)).await;
+    assert_eq!(
+        world.resent().await,
+        0,
+        "no more than a second's worth waits"
+    );
+    let worker = world.worker().await;
+    let permits = world.admit(of).await;
+    world.start(worker, &permits).await;
+    world.finish(worker, &permits).await;
+    let more = world.replays.advance_replays(10).await.unwrap().resent;
+    assert!((1..=10).contains(&more), "{more} go on after the last");
+    let cancelled = world
+        .backlog
+        .cancel_replay(DEFAULT_TENANT, id)
+        .await
+        .unwrap();
+    assert_eq!(cancelled.state, ReplayState::Cancelled);
+    assert_eq!(
+        (cancelled.done, cancelled.succeeded),
+        (u64::from(10 + more), 10)
+    );
+    world.pass(Duration::from_millis(1_100)).await;
+    assert_eq!(world.resent().await, 0);
+}
+
+/// Two replays of the same, of its dead letters too, and many who carry them out.
+pub async fn several_at_once_send_each_once(world: &BacklogWorld) {
+    let of = world.destination().unlimited().create().await;
+    let since = world.now().await;
+    for _ in 0..12 {
+        world.accept_one(&world.typed("paid", Some(of)).await).await;
+    }
+    world.all_become(of, OutcomeKind::Failed).await;
+    world.pass(Duration::from_millis(50)).await;
+    let all = Which::Matching(of, DeadLetterFilter::default());
+    for which in [
+        Which::Events(of, missed(since)),
+        all,
+        Which::Events(of, missed(since)),
+    ] {
+        world.replay_of(which, 0.5).await;
+    }
+    let mut moved = 0;
+    for _ in 0..6 {
+        let advance = || world.replays.advance_replays(1);
+        let steps = tokio::join!(advance(), advance(), advance(), advance());
+        for step in [steps.0, steps.1, steps.2, steps.3] {
+            let step = step.unwrap();
+            moved += step.replayed + step.resent;
+        }
+    }
+    assert_eq!(moved, 12);
+    let attempts = world.attempts(of).await;
+    assert_eq!(attempts.len(), 24);
+    let mut events: Vec<_> = attempts[12..].iter().map(|one| one.event).collect();
+    events.sort_unstable();
+    events.dedup();
+    assert_eq!(events.len(), 12, "each once");
+}
+
+/// Retention came first: that is counted and said.
+pub async fn what_has_no_payload_any_more_is_skipped(world: &BacklogWorld) {
+    let of = world.destination().unlimited().create().await;
+    let since = world.now().await;
+    let gone = world.one_that(of, Some(OutcomeKind::Succeeded)).await;
+    let kept = world.one_that(of, Some(OutcomeKind::Succeeded)).await;
+    let one = world.replay_of(Which::Event(of, gone), 1.0).await;
+    world
+        .sql(&format!("delete from events where id = '{gone}'"))
+        .await;
+    assert_eq!(world.resent().await, 0);
+    let replay = world.replay(one).await;
+    assert_eq!(replay.state, ReplayState::Completed);
+    assert_eq!((replay.done, replay.skipped), (0, 1));
+    let all = ResentEvents {
+        only_missed: false,
+        ..missed(since)
+    };
+    let all = world.replay_of(Which::Events(of, all), 1.0).await;
+    assert_eq!(world.resent().await, 1);
+    let replay = world.replay(all).await;
+    assert_eq!((replay.total, replay.done, replay.skipped), (1, 1, 1));
+    assert_eq!(world.tries(of, kept).await.len(), 2);
+    let none = world.replay_of(Which::Events(of, missed(since)), 1.0).await;
+    assert_eq!(world.replay(none).await.skipped, 0, "it was delivered");
+}
+
+/// And of what is not there.
+pub async fn another_tenant_sends_nothing_again(world: &BacklogWorld) {
+    let of = world.destination().unlimited().create().await;
+    let since = world.now().await;
+    let event = world.one_that(of, Some(OutcomeKind::Failed)).await;
+    let begin = async |tenant, which| {
+        let new = NewReplay {
+            id: ReplayId(world.id()),
+            which,
+            share: 1.0,
+        };
+        world.backlog.create_replay(tenant, &new).await
+    };
+    let nobody = TenantId(world.id());
+    let (no_event, no_destination) = (EventId(world.id()), DestinationId(world.id()));
+    for (tenant, which, missing) in [
+        (nobody, Which::Event(of, event), "destination"),
+        (nobody, Which::Events(of, missed(since)), "destination"),
+        (DEFAULT_TENANT, Which::Event(of, no_event), "event"),
+        (
+            DEFAULT_TENANT,
+            Which::Event(no_destination, event),
+            "destination",
+        ),
+        (
+            DEFAULT_TENANT,
+            Which::Events(no_destination, missed(since)),
+            "destination",
+        ),
+    ] {
+        let refused = begin(tenant, which.clone()).await;
+        let what = match refused {
+            Err(CatalogError::NotFound(what)) => what,
+            other => panic!("{which:?}: {other:?}"),
+        };
+        assert_eq!(what, missing, "{which:?}");
+    }
+    assert_eq!(world.resent().await, 0);
+    assert_eq!(world.attempts(of).await.len(), 1);
+}

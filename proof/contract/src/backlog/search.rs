@@ -1,0 +1,244 @@
+//! What people look for: events, by what they know of them.
+
+use std::time::Duration;
+
+use domain::admission::MAX_CLAIM_TO_SEND;
+use domain::attempt::{AttemptState, OutcomeKind};
+use domain::event::{IDEMPOTENCY_KEY_KEPT, Idempotency, NewEvent};
+use domain::ids::{DestinationId, EventId, TenantId};
+
+use super::BacklogWorld;
+use engine::ports::{
+    AttemptFilter, DEFAULT_TENANT, EventFilter, MAX_EVENTS_EXAMINED, MAX_ROWS, NextTry,
+};
+
+/// All that match, on pages of two.
+async fn found(world: &BacklogWorld, tenant: TenantId, filter: &EventFilter) -> Vec<EventId> {
+    let (mut found, mut before) = (Vec::new(), None);
+    loop {
+        let page = world.overview.find_events(tenant, filter, before, 2).await;
+        let page = page.unwrap();
+        assert!(page.events.len() <= 2, "a page is of two");
+        found.extend(page.events.iter().map(|event| event.id));
+        before = match page.next {
+            Some(next) => Some(next),
+            None => return found,
+        };
+    }
+}
+
+async fn ours(world: &BacklogWorld, filter: EventFilter) -> Vec<EventId> {
+    found(world, DEFAULT_TENANT, &filter).await
+}
+
+/// From `since` on and before `until`, alone and with a type.
+pub async fn events_are_found_by_when_they_were_accepted(world: &BacklogWorld) {
+    let of = world.destination().unlimited().create().await;
+    let (mut ids, mut times) = (Vec::new(), Vec::new());
+    for number in 0..5 {
+        world.pass(Duration::from_millis(3)).await;
+        times.push(world.now().await);
+        let event_type = ["even", "odd"][number % 2];
+        ids.push(
+            world
+                .accept_one(&world.typed(event_type, Some(of)).await)
+                .await,
+        );
+    }
+    ids.reverse();
+    let between = |since, until| EventFilter {
+        since,
+        until,
+        ..EventFilter::default()
+    };
+    assert_eq!(ours(world, between(None, None)).await, ids);
+    assert_eq!(ours(world, between(Some(times[3]), None)).await, ids[..2]);
+    assert_eq!(ours(world, between(None, Some(times[1]))).await, ids[4..]);
+    assert_eq!(
+        ours(world, between(Some(times[1]), Some(times[4]))).await,
+        ids[1..4]
+    );
+    let odd = EventFilter {
+        event_type: Some("odd".to_owned()),
+        ..between(Some(times[2]), None)
+    };
+    assert_eq!(ours(world, odd).await, [ids[1]]);
+    let later = world.now().await + Duration::from_secs(60);
+    assert_eq!(ours(world, between(Some(later), None)).await, []);
+    let nobody = TenantId(world.id());
+    assert_eq!(
+        found(world, nobody, &between(Some(times[0]), None)).await,
+        []
+    );
+}
+
+/// And by the state of their attempts there, not of those at another.
+pub async fn events_are_found_by_their_destination(world: &BacklogWorld) {
+    let subscribe = || world.destination().unlimited().event_types(&["paid"]);
+    let (one, other) = (subscribe().create().await, subscribe().create().await);
+    let both = world.accept_one(&world.typed("paid", None).await).await;
+    let only = world
+        .accept_one(&world.typed("paid", Some(other)).await)
+        .await;
+    let worker = world.worker().await;
+    for permit in world.start_all(worker, other).await {
+        let (failed, dead) = (OutcomeKind::Failed, NextTry::DeadLetter);
+        world.record(worker, &permit, failed, dead).await;
+    }
+    let at = |destination, state| EventFilter {
+        destination: Some(destination),
+        state,
+        ..EventFilter::default()
+    };
+    assert_eq!(ours(world, at(one, None)).await, [both]);
+    assert_eq!(ours(world, at(other, None)).await, [only, both]);
+    let failed = Some(AttemptState::Failed);
+    assert_eq!(ours(world, at(one, failed)).await, []);
+    assert_eq!(ours(world, at(other, failed)).await, [only, both]);
+    let filter = at(one, Some(AttemptState::Waiting));
+    let page = world
+        .overview
+        .find_events(DEFAULT_TENANT, &filter, None, 9)
+        .await;
+    let events = page.unwrap().events;
+    let counted: Vec<_> = (events.iter())
+        .map(|event| (event.attempts, event.matching))
+        .collect();
+    assert_eq!(counted, [(2, Some(1))]);
+}
+
+/// Of a key the whole, for as long as it stands for its event.
+pub async fn events_are_found_by_a_part_of_their_id_or_their_key(world: &BacklogWorld) {
+    let of = world.destination().unlimited().create().await;
+    let keyed = NewEvent {
+        idempotency: Some(Idempotency {
+            key: "order-4711".to_owned(),
+            digest: [7; 32],
+            kept_for: IDEMPOTENCY_KEY_KEPT,
+        }),
+        ..world.typed("a", Some(of)).await
+    };
+    let keyed = world.accept_one(&keyed).await;
+    let plain = world.accept_one(&world.typed("b", Some(of)).await).await;
+    let by = |text: &str| EventFilter {
+        text: Some(text.to_owned()),
+        ..EventFilter::default()
+    };
+    let end = |id: EventId| id.to_string()[28..].to_owned();
+    assert_eq!(ours(world, by("order-4711")).await, [keyed]);
+    assert_eq!(ours(world, by("order-471")).await, [], "a key is whole");
+    assert_eq!(ours(world, by(&end(plain).to_uppercase())).await, [plain]);
+    assert_eq!(ours(world, by(&keyed.to_string())).await, [keyed]);
+    assert_eq!(ours(world, by("-7000-8")).await, [plain, keyed]);
+    let typed = EventFilter {
+        event_type: Some("b".to_owned()),
+        ..by("order-4711")
+    };
+    assert_eq!(ours(world, typed).await, []);
+    let nobody = TenantId(world.id());
+    for text in ["order-4711", &end(keyed), &keyed.to_string()] {
+        assert_eq!(found(world, nobody, &by(text)).await, [], "{text}");
+    }
+    world
+        .sql(
+            "update idempotency_keys set expires_at = created.at from (
+                select min(created_at) as at from events
+            ) created",
+        )
+        .await;
+    assert_eq!(ours(world, by("order-4711")).await, [], "it has expired");
+}
+
+/// A page of nothing says where to go on.
+pub async fn a_page_of_events_examines_so_many(world: &BacklogWorld) {
+    let of = world.destination().unlimited().create().await;
+    let wanted = world
+        .accept_one(&world.typed("wanted", Some(of)).await)
+        .await;
+    let mut others = Vec::new();
+    for _ in 0..MAX_EVENTS_EXAMINED {
+        others.push(world.typed("other", Some(of)).await);
+    }
+    for batch in others.chunks(MAX_ROWS) {
+        world.store.accept_events(batch).await.unwrap();
+    }
+    let filter = EventFilter {
+        event_type: Some("wanted".to_owned()),
+        ..EventFilter::default()
+    };
+    let page = async |before| {
+        let page = world
+            .overview
+            .find_events(DEFAULT_TENANT, &filter, before, 10)
+            .await;
+        page.unwrap()
+    };
+    let first = page(None).await;
+    assert_eq!(first.events, []);
+    assert!(first.next.is_some(), "there is more");
+    let rest = page(first.next).await;
+    let ids: Vec<_> = rest.events.iter().map(|event| event.id).collect();
+    assert_eq!((ids, rest.next), (vec![wanted], None));
+}
+
+/// Of all destinations or of one; and nobody else's.
+pub async fn attempts_are_found_by_what_is_known_of_them(world: &BacklogWorld) {
+    let one = world.destination().unlimited().create().await;
+    let other = world.destination().unlimited().create().await;
+    world.accept_one(&world.typed("a", Some(one)).await).await;
+    world.accept_one(&world.typed("b", Some(other)).await).await;
+    let worker = world.worker().await;
+    for permit in world.start_all(worker, one).await {
+        let (failed, later) = (OutcomeKind::Failed, NextTry::RetryAfter(Duration::ZERO));
+        world.record(worker, &permit, failed, later).await;
+    }
+    // The retry was created when the try before it ended, which is told a moment ahead.
+    world.pass(MAX_CLAIM_TO_SEND * 2).await;
+    let then = world.now().await;
+    world.accept_one(&world.typed("a", Some(other)).await).await;
+    let (waiting, failed) = (AttemptState::Waiting, AttemptState::Failed);
+    let all = [
+        (other, waiting, 1),
+        (one, waiting, 2),
+        (other, waiting, 1),
+        (one, failed, 1),
+    ];
+    let mut filters = vec![AttemptFilter::default(); 6];
+    filters[1].destination = Some(one);
+    filters[2].event_type = Some("b".to_owned());
+    filters[3].state = Some(failed);
+    filters[4].since = Some(then);
+    (filters[5].until, filters[5].state) = (Some(then), Some(waiting));
+    let expected: [&[usize]; 6] = [&[0, 1, 2, 3], &[1, 3], &[2], &[3], &[0], &[1, 2]];
+    for (filter, expected) in filters.iter().zip(expected) {
+        let expected: Vec<Told> = expected.iter().map(|at| all[*at]).collect();
+        let found = attempts(world, DEFAULT_TENANT, filter).await;
+        assert_eq!(found, expected, "{filter:?}");
+        assert_eq!(attempts(world, TenantId(world.id()), filter).await, []);
+    }
+}
+
+/// To whom an attempt goes, where it stands, and which try it is.
+type Told = (DestinationId, AttemptState, u32);
+
+/// All that match, on pages of two, in their order.
+async fn attempts(world: &BacklogWorld, tenant: TenantId, filter: &AttemptFilter) -> Vec<Told> {
+    let (mut found, mut before) = (Vec::new(), None);
+    loop {
+        let page = world
+            .overview
+            .find_attempts(tenant, filter, before, 2)
+            .await;
+        let page = page.unwrap();
+        assert!(page.attempts.len() <= 2, "a page is of two");
+        found.extend(page.attempts);
+        before = page.next;
+        if before.is_none() {
+            break;
+        }
+    }
+    assert!(found.is_sorted_by(|a, b| a.id > b.id), "{found:?}");
+    let told = found.into_iter();
+    told.map(|one| (one.destination, one.state, one.try_number))
+        .collect()
+}
