@@ -28,10 +28,10 @@
 //! **Corollary.** If requests take between d and d + J from their first byte to the
 //! receiver's clock, no window of the whole P at the receiver holds more than L.
 //!
-//! **Where answers count** ([`Count::Response`]), `end(q)` is the end of q's answer, or of
-//! its time-out, and what has neither counts in every window. A request arrives between
-//! its start and that end, so the proof above holds of arrivals as it stands, with J = 0
-//! and whatever the network does: of those that arrive in (w − P, w] take p, the one
+//! **Where answers count** ([`Count::Response`]), `end(q)` is the end of q's answer, or
+//! [`MAX_REQUEST_TIMEOUT`] after its start if it ended without one; until it has ended it
+//! counts in every window. If a request arrives between its start and that end, the proof
+//! above holds of arrivals as it stands, with J = 0, however long each is on its way: of those that arrive in (w − P, w] take p, the one
 //! admitted last; any other q of them has `end(q)` > w − P ≥ `not_before(p)` − P.
 //!
 //! [`round`] asks the rule for many destinations at once, and shares what the

@@ -146,8 +146,9 @@ pub enum Count {
     /// than the margin.
     #[default]
     Start,
-    /// The end of its answer, and without one the end of its time-out: exact at the
-    /// receiver whatever the network does, for a round trip in each period.
+    /// The end of its answer, and without one the end of the longest time-out: exact at
+    /// the receiver however long requests are on their way, for a round trip in each
+    /// period.
     Response,
 }
 

@@ -17,6 +17,9 @@ use crate::time::Timestamp;
 /// waits for its relay. One that waited longer is not found by when it was accepted.
 pub const ACCEPTED_WITHIN: Duration = Duration::from_secs(3_600);
 
+/// So long before its acceptance most events get their ids: no longer than a request takes.
+pub const IDS_BEFORE: Duration = Duration::from_secs(10);
+
 /// By so much the clock that gave an id may be ahead of the store's.
 pub const IDS_AHEAD: Duration = Duration::from_secs(60);
 
@@ -51,7 +54,7 @@ impl IdRange {
     ///
     /// let noon = Timestamp::from_millis(1_700_000_000_000);
     /// let range = IdRange::between(Some(noon), None);
-    /// assert_eq!(range.from.to_string(), "018bcf95-7a80-0000-0000-000000000000");
+    /// assert_eq!(range.from.to_string(), "018bcfae-7980-0000-0000-000000000000");
     /// assert_eq!(range.before, IdRange::ALL.before);
     /// ```
     #[must_use]
@@ -91,7 +94,8 @@ impl IdRange {
 }
 
 /// The least id that is given at this time.
-fn first_at(at: Timestamp) -> EventId {
+#[must_use]
+pub fn first_at(at: Timestamp) -> EventId {
     let millis = u128::try_from(at.as_micros().max(0) / 1_000).unwrap_or(0);
     let most = (1_u128 << (u128::BITS - BELOW_TIME)) - 1;
     EventId(Uuid::from_u128(millis.min(most) << BELOW_TIME))

@@ -45,6 +45,7 @@ mod overview;
 mod preview;
 mod refused;
 mod requests;
+mod resend;
 mod sign_in;
 mod standing;
 mod sure;
@@ -127,9 +128,11 @@ pub fn router(pages: Pages) -> Router {
         .route("/dashboard/destinations/{id}/limits", post(change::limits))
         .route("/dashboard/destinations/{id}/state", post(change::state))
         .route("/dashboard/destinations/{id}/secrets", post(change::rotate))
+        .route("/dashboard/destinations/{id}/resend", post(resend::missed))
         .route("/dashboard/attempts/{id}", get(attempt::show))
         .route("/dashboard/events", get(events::list))
         .route("/dashboard/events/{id}", get(events::show))
+        .route("/dashboard/events/{id}/resend", post(resend::event))
         .route("/dashboard/dead-letters", get(dead_letters::list))
         .route("/dashboard/replays", post(dead_letters::replay))
         .route("/dashboard/replays/{id}", get(dead_letters::progress))

@@ -191,6 +191,7 @@ mod tests {
 
     fn attempt(event: u128, state: AttemptState) -> Attempt {
         Attempt {
+            replay_id: None,
             id: 1,
             event_id: Uuid::from_u128(event),
             destination_id: Uuid::nil(),

@@ -130,6 +130,7 @@ macro_rules! retention_contract {
             what_a_start_that_is_left_was_made_under_stays
             replays_that_are_over_go
             a_deleted_destination_goes_once_nothing_of_it_is_left
+            a_deleted_tenant_goes_with_its_last_destination
             a_destination_that_was_deleted_just_now_stays
         );
         $crate::retention_contract!(@module $world, kept:

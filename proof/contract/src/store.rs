@@ -156,6 +156,7 @@ macro_rules! store_contract {
         $crate::store_contract!(@module $world, answers:
             a_request_counts_until_its_answer_and_a_period
             one_that_nobody_answers_counts_to_its_time_out
+            one_that_ended_without_an_answer_counts_to_its_time_out
             answers_and_requests_under_way_share_the_limit
             what_started_before_answers_counted_counts_by_its_start
             a_change_of_what_counts_revokes

@@ -158,6 +158,7 @@ macro_rules! tenant_contract {
             a_deleted_tenant_has_no_doors
             its_destinations_go_step_by_step
             it_is_forgotten_with_the_last_of_it
+            deleted_tenants_do_not_wait_for_each_other
             one_that_resources_manage_stays
         );
         $crate::tenant_contract!(@module $world, sessions:

@@ -103,13 +103,15 @@ async fn record_any(
 
 const RECORD_PLAIN: &str = "-- record_outcomes: record_plain
     with locked as materialized (
-        select a.id, n.state, n.elapsed, n.status, n.error, n.response_body,
+        select a.id, n.state, n.elapsed, n.status, n.error, n.response_body, n.arrives_within,
             least(a.started_at, a.claimed_at + n.sent_after * interval '1 microsecond')
                 as sent_at
         from unnest(
             $2::bigint[], $3::bigint[], $4::text[], $5::bigint[], $6::integer[], $7::text[],
-            $8::bytea[], $9::bigint[]
-        ) as n (id, number, state, elapsed, status, error, response_body, sent_after)
+            $8::bytea[], $9::bigint[], $10::bigint[]
+        ) as n (
+            id, number, state, elapsed, status, error, response_body, sent_after, arrives_within
+        )
         join deliveries a on a.id = n.id and a.permit = n.number
         left join health h on h.destination_id = a.destination_id
         left join smart_limits s on s.destination_id = a.destination_id
@@ -122,15 +124,16 @@ const RECORD_PLAIN: &str = "-- record_outcomes: record_plain
         delete from deliveries a using locked l
         where a.id = l.id
         returning a.*, l.state as ended, l.sent_at,
-            l.sent_at + l.elapsed * interval '1 microsecond' as ended_at, l.status as answered,
-            l.error as problem, l.response_body as body
+            l.sent_at + l.elapsed * interval '1 microsecond' as ended_at,
+            a.claimed_at + l.arrives_within * interval '1 microsecond' as arrived_by,
+            l.status as answered, l.error as problem, l.response_body as body
     )
     insert into ledger (
         {kept}, {started}, folded, state, started_at, finished_at, counted_at, status, error,
         response_body
     )
     select {kept}, {started}, folded, ended, sent_at, ended_at,
-        case when by_response then ended_at end, answered, problem, body
+        case when by_response then arrived_by end, answered, problem, body
     from gone
     returning id, destination_id, crowded";
 
@@ -170,6 +173,7 @@ async fn record_plain(
         .bind(of(&plain, |one| one.error.as_deref()))
         .bind(of(&plain, |one| body(one)))
         .bind(of(&plain, |one| micros(one.sent_after)))
+        .bind(of(&plain, |one| micros(one.arrives_within())))
         .fetch_all(pool)
         .await?;
     let mut plain = Plain::default();
@@ -320,6 +324,8 @@ struct Steps {
     states: Vec<&'static str>,
     started: Vec<i64>,
     finished: Vec<i64>,
+    /// When they were at their receivers, at the latest.
+    arrived: Vec<i64>,
     statuses: Vec<Option<i32>>,
     errors: Vec<Option<String>>,
     bodies: Vec<Option<Vec<u8>>>,
@@ -340,6 +346,8 @@ impl Steps {
         self.states.push(outcome.kind.state().as_str());
         self.started.push(next.started_at.as_micros());
         self.finished.push(next.finished_at.as_micros());
+        let arrived_by = row.claimed_at() + outcome.arrives_within();
+        self.arrived.push(arrived_by.as_micros());
         self.statuses.push(outcome.status.map(i32::from));
         self.errors
             .push(outcome.error.as_deref().map(str::to_owned));
@@ -383,12 +391,12 @@ impl Steps {
             with n as materialized (
                 select * from unnest(
                     $1::bigint[], $2::text[], $3::bigint[], $4::integer[], $5::text[],
-                    $6::bytea[], $7::boolean[], $8::bigint[]
-                ) as n (id, ended, ended_at, answered, problem, body, died, sent_at)
+                    $6::bytea[], $7::boolean[], $8::bigint[], $9::bigint[]
+                ) as n (id, ended, ended_at, answered, problem, body, died, sent_at, arrived_by)
             ),
             gone as (
                 delete from deliveries a using n where a.id = n.id returning a.*, n.ended,
-                    n.ended_at, n.answered, n.problem, n.body, n.died, n.sent_at
+                    n.ended_at, n.answered, n.problem, n.body, n.died, n.sent_at, n.arrived_by
             ),
             written as (
                 insert into ledger (
@@ -396,7 +404,7 @@ impl Steps {
                     error, response_body, dead_letter
                 )
                 select {kept}, {started}, folded or coarse, ended, from_micros(sent_at),
-                    from_micros(ended_at), case when by_response then from_micros(ended_at) end,
+                    from_micros(ended_at), case when by_response then from_micros(arrived_by) end,
                     answered, problem, body, died
                 from gone
             )
@@ -416,6 +424,7 @@ impl Steps {
         .bind(&self.bodies)
         .bind(&self.dead_letters)
         .bind(&self.started)
+        .bind(&self.arrived)
         .execute(connection)
         .await?;
         Ok(())

@@ -267,7 +267,10 @@ async fn change_tenant(
 }
 
 /// What opens a tenant's doors.
-const CLOSE: [&str; 3] = [
+const CLOSE: [&str; 4] = [
+    "-- delete_tenant: those who administer it look at their own again
+    update sessions set tenant_id = '00000000-0000-0000-0000-000000000001'
+    where tenant_id = $1 and may_admin",
     "-- delete_tenant: its sessions and links
     delete from sessions where tenant_id = $1",
     "-- delete_tenant: its keys
@@ -299,37 +302,53 @@ async fn delete(pool: &PgPool, id: TenantId) -> Result<Tenant, Failure> {
     .bind(id.0)
     .execute(&mut *transaction)
     .await?;
-    for sql in CLOSE {
-        sqlx::query(sql)
-            .bind(id.0)
-            .execute(&mut *transaction)
-            .await?;
-    }
+    close(&mut transaction, id.0).await?;
     let deleted = tenant(&mut *transaction, id).await?;
     transaction.commit().await?;
     deleted.ok_or(Failure::NotFound("tenant"))
 }
 
 /// A step of what [`Tenants::delete_tenant`] has begun, of the tenant that was deleted
-/// first; and whether there may be more to do at once.
+/// first and of which there is something to do; and whether there may be more at once.
+///
+/// The tenant is not locked against those who change its destinations, who lock these
+/// first and then look at the tenant.
 pub(super) async fn empty(connection: &mut PgConnection) -> Result<bool, Failure> {
-    let first: Option<(Uuid, bool)> = sqlx::query_as(
-        "-- reap: the tenant that was deleted first and is not empty yet
-        select n.id,
-            n.deleted_at <= clock_timestamp() - $1::bigint * interval '1 microsecond' as is_old
-        from tenants n
+    let first: Option<Uuid> = sqlx::query_scalar(
+        "-- reap: the tenant that was deleted first and of which there is something to do
+        select n.id from tenants n
         where n.deleted_at is not null and n.emptied_at is null
-        order by n.deleted_at, n.id limit 1
-        for no key update of n skip locked",
+            and (
+                n.deleted_at <= clock_timestamp() - $1::bigint * interval '1 microsecond'
+                or exists (
+                    select from destinations d
+                    where d.tenant_id = n.id and d.deleted_at is null
+                )
+            )
+        order by n.deleted_at, n.id limit 1",
     )
     .bind(micros(EMPTIED_AFTER))
     .fetch_optional(&mut *connection)
     .await?;
-    let Some((tenant, is_old)) = first else {
+    let Some(tenant) = first else {
         return Ok(false);
     };
+    let emptied = sqlx::query(
+        "-- reap: it has no destination any more
+        update tenants n set emptied_at = clock_timestamp()
+        where n.id = $1 and n.emptied_at is null and not exists (
+            select from destinations d where d.tenant_id = n.id and d.deleted_at is null
+        )",
+    )
+    .bind(tenant)
+    .execute(&mut *connection)
+    .await?;
+    if emptied.rows_affected() > 0 {
+        forget(connection, &[tenant]).await?;
+        return Ok(true);
+    }
     lock_tier(&mut *connection, TenantId(tenant)).await?;
-    let deleted = sqlx::query(
+    sqlx::query(
         "-- reap: some of its destinations
         update destinations d set deleted_at = clock_timestamp()
         where d.deleted_at is null and d.id in (
@@ -342,25 +361,14 @@ pub(super) async fn empty(connection: &mut PgConnection) -> Result<bool, Failure
     .bind(i64::from(EMPTIED_AT_ONCE))
     .execute(&mut *connection)
     .await?;
-    if deleted.rows_affected() > 0 || !is_old {
-        return Ok(deleted.rows_affected() > 0);
-    }
-    sqlx::query(
-        "-- reap: it has none any more
-        update tenants set emptied_at = clock_timestamp() where id = $1",
-    )
-    .bind(tenant)
-    .execute(&mut *connection)
-    .await?;
-    forget(connection, &[tenant]).await?;
     Ok(true)
 }
 
 /// Forgets deleted tenants with the last of their destinations.
 pub(super) async fn forget(connection: &mut PgConnection, tenants: &[Uuid]) -> Result<(), Failure> {
-    sqlx::query(
-        "-- retain: deleted tenants that nothing refers to any more
-        delete from tenants n
+    let over: Vec<Uuid> = sqlx::query_scalar(
+        "-- retain: deleted tenants that have no destination any more
+        select n.id from tenants n
         where n.id = any ($1) and n.emptied_at is not null
             and not exists (
                 select from destinations d where d.tenant_id = n.id and d.deleted_at is null
@@ -370,8 +378,27 @@ pub(super) async fn forget(connection: &mut PgConnection, tenants: &[Uuid]) -> R
             )",
     )
     .bind(tenants)
-    .execute(connection)
+    .fetch_all(&mut *connection)
     .await?;
+    for tenant in over {
+        // Somebody may have looked at it since.
+        close(&mut *connection, tenant).await?;
+        sqlx::query("-- retain: a deleted tenant\ndelete from tenants where id = $1")
+            .bind(tenant)
+            .execute(&mut *connection)
+            .await?;
+    }
+    Ok(())
+}
+
+/// Ends what opens a tenant's doors.
+async fn close(connection: &mut PgConnection, tenant: Uuid) -> Result<(), Failure> {
+    for sql in CLOSE {
+        sqlx::query(sql)
+            .bind(tenant)
+            .execute(&mut *connection)
+            .await?;
+    }
     Ok(())
 }
 

@@ -290,11 +290,26 @@ const USAGE: &str = "-- admit: usage
                 )
                 union all
                 (
-                    select micros(a.started_at) from ledger a
-                    where r.by_response and a.destination_id = r.id and a.carried_by is null
-                        and a.folded in (false, true) and a.counted_at is null
-                        and a.started_at > from_micros(r.exact_since) and a.id {in_days}
-                    order by a.started_at desc limit r.exact_max
+                    -- The newest of all are enough: what is older than as many as the
+                    -- limit is not among its latest ends.
+                    select micros(n.started_at) from (
+                        (
+                            select a.started_at, a.counted_at from ledger a
+                            where r.by_response and a.destination_id = r.id
+                                and not a.folded and a.carried_by is null
+                                and a.started_at > from_micros(r.exact_since) and a.id {in_days}
+                            order by a.started_at desc limit r.exact_max
+                        )
+                        union all
+                        (
+                            select a.started_at, a.counted_at from ledger a
+                            where r.by_response and a.destination_id = r.id
+                                and a.folded and a.carried_by is null
+                                and a.started_at > from_micros(r.exact_since) and a.id {in_days}
+                            order by a.started_at desc limit r.exact_max
+                        )
+                    ) n
+                    where n.counted_at is null
                 )
             ) y
             order by y.started_at desc limit r.exact_max

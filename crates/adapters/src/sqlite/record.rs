@@ -30,7 +30,7 @@ const FINISH: &str = "
     update attempts
     set state = ?2, finished_at = ?3, status = ?4, error = ?5, response_body = ?6,
         dead_letter = ?7, folded = folded or ?8, started_at = ?9,
-        counted_at = iif(by_response, coalesce(counted_at, ?3), null)
+        counted_at = iif(by_response, coalesce(counted_at, ?10), null)
     where id = ?1";
 
 const CANCEL_RETRY: &str = "
@@ -227,6 +227,7 @@ impl Started {
             next.dead_letter,
             self.to_fold,
             next.started_at.as_micros(),
+            (self.start.claimed_at + outcome.arrives_within()).as_micros(),
         );
         execute(tx, FINISH, row)?;
         Ok(())

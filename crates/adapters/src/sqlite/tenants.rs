@@ -56,16 +56,23 @@ const DELETE: &str = "
     update tenants set deleted_at = ?2 where id = ?1 and deleted_at is null";
 
 /// What opens a tenant's doors.
-const CLOSE: [&str; 3] = [
+const CLOSE: [&str; 4] = [
+    "
+    -- delete_tenant: those who administer it look at their own again
+    update sessions set tenant_id = '00000000-0000-0000-0000-000000000001'
+    where tenant_id = ?1 and may_admin",
     "-- delete_tenant: its sessions and links\ndelete from sessions where tenant_id = ?1",
     "-- delete_tenant: its keys\ndelete from api_keys where tenant_id = ?1",
     "-- delete_tenant: what it asked for\ndelete from limit_requests where tenant_id = ?1",
 ];
 
 const TO_EMPTY: &str = "
-    -- reap: the tenant that was deleted first and is not empty yet
-    select id, deleted_at from tenants indexed by tenants_to_empty
+    -- reap: the tenant that was deleted first and of which there is something to do
+    select id from tenants n indexed by tenants_to_empty
     where deleted_at is not null and emptied_at is null
+        and (deleted_at <= ?1 or exists (
+            select 1 from destinations d where d.tenant_id = n.id and d.deleted_at is null
+        ))
     order by deleted_at, id limit 1";
 
 const EMPTY: &str = "
@@ -80,8 +87,12 @@ const EMPTIED: &str = "
     update tenants set emptied_at = ?2 where id = ?1";
 
 const FORGET: &str = "
-    -- retain: deleted tenants that nothing refers to any more
-    delete from tenants where id = ?1 and emptied_at is not null
+    -- retain: a deleted tenant
+    delete from tenants where id = ?1";
+
+const CAN_BE_FORGOTTEN: &str = "
+    -- retain: has a deleted tenant no destination any more
+    select 1 from tenants where id = ?1 and emptied_at is not null
         and not exists (select 1 from destinations d where d.tenant_id = ?1 and d.deleted_at is null)
         and not exists (
             select 1 from destinations d where d.tenant_id = ?1 and d.deleted_at is not null
@@ -231,8 +242,8 @@ fn delete(tx: &Transaction<'_>, now: Timestamp, id: TenantId) -> Result<Tenant, 
 /// A step of what [`Tenants::delete_tenant`] has begun, of the tenant that was deleted
 /// first; and whether there may be more to do at once.
 pub(super) fn empty(tx: &Transaction<'_>, now: Timestamp) -> Result<bool, Fault> {
-    let to_empty = |row: &Row<'_>| Ok((row.get::<_, String>(0)?, time(row, 1)?));
-    let Some((tenant, deleted_at)) = first(tx, TO_EMPTY, [], to_empty)? else {
+    let old = (now - EMPTIED_AFTER).as_micros();
+    let Some(tenant) = first(tx, TO_EMPTY, [old], |row| Ok(row.get::<_, String>(0)?))? else {
         return Ok(false);
     };
     let mut deleted = 0;
@@ -240,16 +251,22 @@ pub(super) fn empty(tx: &Transaction<'_>, now: Timestamp) -> Result<bool, Fault>
         deleted = execute(tx, EMPTY, (&tenant, now.as_micros(), EMPTIED_AT_ONCE))?;
         Ok(deleted)
     })?;
-    if deleted == 0 && deleted_at <= now - EMPTIED_AFTER {
+    if deleted == 0 {
         execute(tx, EMPTIED, (&tenant, now.as_micros()))?;
         forget(tx, &tenant)?;
-        return Ok(true);
     }
-    Ok(deleted > 0)
+    Ok(true)
 }
 
 /// Forgets a deleted tenant with the last of its destinations.
 pub(super) fn forget(tx: &Transaction<'_>, tenant: &str) -> Result<(), Fault> {
+    if first(tx, CAN_BE_FORGOTTEN, [tenant], |_| Ok(()))?.is_none() {
+        return Ok(());
+    }
+    // Somebody may have looked at it since.
+    for sql in CLOSE {
+        execute(tx, sql, [tenant])?;
+    }
     execute(tx, FORGET, [tenant])?;
     Ok(())
 }
@@ -283,8 +300,11 @@ fn change_tenant(
             change.external_id.as_ref().map(ExternalId::as_str),
         ];
         execute(tx, CHANGE, row)
-    })?;
-    read(tx, id)
+    })
+    .and_then(|changed| match changed {
+        0 => Err(CatalogError::NotFound("tenant").into()),
+        _ => read(tx, id),
+    })
 }
 
 fn create_tier(tx: &Transaction<'_>, new: &Tier) -> Result<Tier, Fault> {

@@ -47,13 +47,16 @@ const ANSWERS: &str = "
     where destination_id = ?1 and counted_at > ?2 and carried_by is null
     order by counted_at desc limit ?3";
 
-/// What had its permit before they did, and is over.
+/// What had its permit before they did, and is over. The newest of all are enough: what
+/// is older than as many as the limit is not among its latest ends.
 const UNCOUNTED: &str = "
     -- admit: the newest starts that count as such
-    select started_at from attempts indexed by attempts_starts
-    where destination_id = ?1 and folded in (0, 1) and started_at > ?2 and carried_by is null
-        and counted_at is null and state <> 'started'
-    order by started_at desc limit ?3";
+    select started_at from (
+        select started_at, counted_at, state from attempts indexed by attempts_starts
+        where destination_id = ?1 and folded = ?2 and started_at > ?3 and carried_by is null
+        order by started_at desc limit ?4
+    )
+    where counted_at is null and state <> 'started'";
 
 /// The table is asked for each of them, so only where something counts claims.
 const CLAIMS: &str = "
@@ -71,7 +74,15 @@ const BUCKETS: &str = "
 /// The statements of a run that meet the ledger, for the test of what they
 /// cost.
 #[cfg(test)]
-pub(super) const MEASURED: [&str; 6] = [OUTSTANDING, IN_FLIGHT, STARTS, ANSWERS, CLAIMS, BUCKETS];
+pub(super) const MEASURED: [&str; 7] = [
+    OUTSTANDING,
+    IN_FLIGHT,
+    STARTS,
+    ANSWERS,
+    UNCOUNTED,
+    CLAIMS,
+    BUCKETS,
+];
 
 /// Fills in what the rows say; `usage` has the meter and the hold already.
 pub(super) fn read_usage(
@@ -161,9 +172,13 @@ fn answers(
     let Some(asked) = asked else {
         return Ok(Vec::new());
     };
-    let params = (destination, (now - asked.period).as_micros(), asked.count);
-    let mut ends = all(tx, ANSWERS, params, |row| time(row, 0))?;
-    ends.extend(all(tx, UNCOUNTED, params, |row| time(row, 0))?);
+    let since = (now - asked.period).as_micros();
+    let of = (destination, since, asked.count);
+    let mut ends = all(tx, ANSWERS, of, |row| time(row, 0))?;
+    for folded in [false, true] {
+        let of = (destination, folded, since, asked.count);
+        ends.extend(all(tx, UNCOUNTED, of, |row| time(row, 0))?);
+    }
     ends.sort_unstable_by(|a, b| b.cmp(a));
     ends.truncate(asked.count as usize);
     Ok(ends)

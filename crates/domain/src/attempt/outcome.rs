@@ -9,6 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::OutcomeKind;
+use crate::admission::MAX_REQUEST_TIMEOUT;
 use crate::batch::AfterBatch;
 use crate::health::{self, Observation, Signal};
 use crate::ids::{AttemptId, DestinationId, PermitNumber};
@@ -149,6 +150,20 @@ impl Outcome {
             answer: health::Answer::of(succeeded, status),
             signal: self.signal,
         })
+    }
+
+    /// How long after its claim its request arrives no more: by the end of its answer, or
+    /// without one by the end of the longest time-out. What was given up sooner may lie in
+    /// the network, or be read late.
+    #[must_use]
+    pub fn arrives_within(&self) -> Duration {
+        let ended = self.sent_after + self.elapsed;
+        match (self.speaks, self.kind, self.status) {
+            (Speaks::ForRequest, OutcomeKind::Failed, None) => {
+                ended.max(self.sent_after + MAX_REQUEST_TIMEOUT)
+            }
+            _ => ended,
+        }
     }
 
     /// What smart delivery makes of this outcome; `None` if it says nothing

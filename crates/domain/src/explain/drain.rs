@@ -258,7 +258,10 @@ impl Rules {
         };
         let window = |limit: &Limit| {
             let (max, period) = (limit.max.get(), policy.stretched(*limit));
-            Window::new(max, period, counted(usage, *limit), begins)
+            let mut counted = counted(usage, *limit);
+            // Answered at once: later ones make it take longer.
+            counted.extend([(begins, usage.unanswered(policy))]);
+            Window::new(max, period, counted, begins)
         };
         let mut windows: Vec<Window> = limited.windows.iter().map(window).collect();
         windows.extend(policy.pace.map(|pace| {

@@ -219,7 +219,6 @@ fn coarse(policy: &Policy) -> impl Iterator<Item = Limit> + '_ {
     windows.iter().copied().filter(|limit| limit.is_coarse())
 }
 
-/// Counts a start in its bucket, as stores do.
 /// One more of the newest, the newest first.
 fn note(newest: &mut Vec<Timestamp>, most: usize, at: Timestamp) {
     if most > 0 {
@@ -228,6 +227,7 @@ fn note(newest: &mut Vec<Timestamp>, most: usize, at: Timestamp) {
     }
 }
 
+/// Counts a start in its bucket, as stores do.
 fn fold(coarse: &mut CoarseStarts, at: Timestamp) {
     let ends_at = end_of_bucket(coarse.period, at);
     match coarse.buckets.last_mut() {

@@ -119,6 +119,7 @@ struct Line<'a> {
 impl Listener {
     /// What is there already is not sent.
     async fn begin(&mut self) -> anyhow::Result<()> {
+        self.seen.begin(edge::now());
         let page = self.page(None).await?;
         for event in &page.events {
             self.seen.note(event.id);
@@ -177,6 +178,7 @@ impl Listener {
             let at_floor = (page.events.last()).is_some_and(|last| self.seen.is_below(last.id));
             found.extend((page.events.into_iter()).filter(|event| self.seen.is_new(event.id)));
             before = page.next;
+            let at_floor = at_floor || before.is_some_and(|next| self.seen.is_below(next));
             if at_floor || before.is_none() {
                 found.sort_by_key(|event| event.id);
                 return Ok(found);

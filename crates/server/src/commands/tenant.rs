@@ -156,25 +156,27 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
             id,
             sure,
             connection,
-        } => {
-            sure.check()?;
-            let client = Client::administering(&connection.client)?;
-            let id = id.tenant(&client).await?;
-            let path = format!("{PATH}/{id}");
-            let what = async || {
-                let found: Tenant = client.get(&path).await?;
-                Ok(format!(
-                    "Deletes the tenant {}: its keys and links end at once, its destinations \
-                     and what waits there go with it. What was sent stays in the ledger.",
-                    found.name
-                ))
-            };
-            sure.ask(what).await?;
-            let deleted: Tenant = client.send(Method::DELETE, &path, &json!({})).await?;
-            print(&[deleted], connection.output)?;
-        }
+        } => delete(&id, sure, &connection).await?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+async fn delete(id: &Named, sure: Sure, connection: &Connection) -> anyhow::Result<()> {
+    sure.check()?;
+    let client = Client::administering(&connection.client)?;
+    let id = id.tenant(&client).await?;
+    let path = format!("{PATH}/{id}");
+    let what = async || {
+        let found: Tenant = client.get(&path).await?;
+        Ok(format!(
+            "Deletes the tenant {}: its keys and links end at once, its destinations and what \
+             waits there go with it. What was sent stays in the ledger.",
+            found.name
+        ))
+    };
+    sure.ask(what).await?;
+    let deleted: Tenant = client.send(Method::DELETE, &path, &json!({})).await?;
+    print(&[deleted], connection.output)
 }
 
 pub(super) async fn list(client: &Client) -> anyhow::Result<Vec<Tenant>> {

@@ -22,7 +22,7 @@ use super::refused::Refused;
 use super::standing::{self, Standing};
 use super::visitor::Visitor;
 use super::words::{self, NONE};
-use super::{Asked, Pages, live};
+use super::{Asked, Pages, live, resend};
 
 /// How often the chart is drawn again.
 const EVERY: Duration = Duration::from_millis(500);
@@ -60,6 +60,7 @@ struct Page {
     history: Vec<(String, String, String)>,
     attempts: Vec<Line>,
     secrets: Vec<(String, String, String)>,
+    resend_spans: [(&'static str, u32); 4],
     preview: Option<Preview>,
     new_secret: Option<String>,
     notice: &'static str,
@@ -220,6 +221,7 @@ pub(super) async fn page(
         },
         history: history.iter().rev().map(entry).collect(),
         attempts: attempts.into_iter().map(Line::from).collect(),
+        resend_spans: resend::SPANS,
         secrets: (secrets.into_iter())
             .map(|secret| {
                 let until = secret.expires_at.map_or("for good".to_owned(), words::time);

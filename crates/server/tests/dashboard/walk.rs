@@ -42,6 +42,7 @@ on_both! {
     a_search_of_events_is_of_its_tenants_own
     a_preview_is_the_plan_and_says_what_is_inherited
     what_cannot_be_taken_back_is_asked_first
+    what_was_missed_is_sent_again
 }
 
 async fn another_tenants_session_reaches_nothing(world: &World) {
@@ -91,6 +92,11 @@ async fn another_tenants_session_reaches_nothing(world: &World) {
         (format!("{destination}/limits"), [("preview", "1")]),
         (format!("{destination}/state"), [("state", "paused")]),
         (format!("{destination}/secrets"), [("x", "")]),
+        (format!("{destination}/resend"), [("hours", "24")]),
+        (
+            format!("/dashboard/events/{event}/resend"),
+            [("sure", "yes")],
+        ),
         (
             "/dashboard/replays".to_owned(),
             [("destination", theirs.as_str())],
@@ -123,6 +129,47 @@ async fn a_tenants_session_is_no_operators(world: &World) {
         let page = world.post(&session, &path, &[("seconds", "3600")]).await;
         assert_eq!(page.status, 403, "{path}");
     }
+}
+
+/// Asked first, and then a replay that can be followed.
+async fn what_was_missed_is_sent_again(world: &World) {
+    let (_, key, id) = world.tenant("ours", &["ingest", "manage", "read"]).await;
+    let visitor = world.sign_in(&key).await;
+    let body = json!({"destination_id": id, "payload": 1});
+    let event = world.api(&key, Method::POST, "/v1/events", body).await;
+    let event = event["id"].as_str().unwrap().to_owned();
+    let page = world
+        .get(&visitor, &format!("/dashboard/events/{event}"))
+        .await;
+    let path = format!("/dashboard/events/{event}/resend");
+    assert!(
+        page.text.contains(&format!("action=\"{path}\"")),
+        "{}",
+        page.text
+    );
+    let asked = world.post(&visitor, &path, &[("x", "")]).await;
+    assert!(
+        asked.text.contains("Send this event again?"),
+        "{}",
+        asked.text
+    );
+    let waits = world.post(&visitor, &path, &[("sure", "yes")]).await;
+    assert_eq!(
+        waits.status, 409,
+        "it has not been sent yet: {}",
+        waits.text
+    );
+    let path = format!("/dashboard/destinations/{id}/resend");
+    let asked = world.post(&visitor, &path, &[("hours", "24")]).await;
+    assert!(asked.text.contains("has missed?"), "{}", asked.text);
+    let wrong = world.post(&visitor, &path, &[("hours", "25")]).await;
+    assert_eq!(wrong.status, 422);
+    let sure = [("hours", "24"), ("sure", "yes")];
+    let begun = world.post(&visitor, &path, &sure).await;
+    assert_eq!(begun.status, 303, "{}", begun.text);
+    let to = begun.headers["location"].to_str().unwrap().to_owned();
+    assert!(to.starts_with("/dashboard/replays/"), "{to}");
+    assert_eq!(world.get(&visitor, &to).await.status, 200);
 }
 
 /// Whichever tenant's it is, by nothing but its address. It had been a 404 until "See
@@ -227,6 +274,7 @@ async fn scopes_are_respected(world: &World) {
         (format!("{destination}/limits"), ("per_second", "1")),
         (format!("{destination}/state"), ("state", "paused")),
         (format!("{destination}/secrets"), ("x", "1")),
+        (format!("{destination}/resend"), ("hours", "24")),
         (
             "/dashboard/replays".to_owned(),
             ("destination", id.as_str()),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use domain::admission::MAX_CLAIM_TO_SEND;
 use domain::attempt::{AttemptState, OutcomeKind};
 use domain::destination::DestinationState;
-use domain::ids::ReplayId;
+use domain::ids::{ReplayId, TenantId};
 use domain::replay::ReplayState;
 use domain::retention::{Kept, Retention};
 
@@ -220,6 +220,29 @@ pub async fn a_deleted_destination_goes_once_nothing_of_it_is_left(world: &Reten
     world.retain(keep).await;
     assert!(!is_known(of).await);
     assert!(is_known(living).await, "nobody has deleted it");
+}
+
+/// With the last of its destinations, and not before.
+pub async fn a_deleted_tenant_goes_with_its_last_destination(world: &RetentionWorld) {
+    let id = world.id();
+    let insert = format!("insert into tenants (id, name, tier) values ('{id}', 'Acme', 'free')");
+    world.sql(&insert).await;
+    let tenant = TenantId(id);
+    let first = world.destination().create_for(tenant).await;
+    let last = world.destination().create_for(tenant).await;
+    let set = "deleted_at = created_at, emptied_at = created_at";
+    let empty = format!("update tenants set {set} where id = '{id}'");
+    world.sql(&empty).await;
+    let delete = async |destination| {
+        let deleted = world.catalog.delete_destination(tenant, destination);
+        deleted.await.unwrap();
+        world.retain(KEEP).await;
+    };
+    delete(first).await;
+    world.refused_sql(&insert).await;
+    delete(last).await;
+    // There is none of this id any more.
+    world.sql(&insert).await;
 }
 
 /// Whatever read it before is over by then.

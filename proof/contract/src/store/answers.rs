@@ -79,6 +79,27 @@ pub async fn one_that_nobody_answers_counts_to_its_time_out(world: &World) {
     );
 }
 
+/// What was given up may lie in the network, or be read late.
+pub async fn one_that_ended_without_an_answer_counts_to_its_time_out(world: &World) {
+    let destination = limited(world, 1).await;
+    let (worker, permit, start) = started(world, destination).await;
+    let broken = Outcome {
+        status: None,
+        error: Some("the connection was closed".into()),
+        ..world.outcome(&permit, OutcomeKind::Failed, NextTry::None)
+    };
+    let recorded = world.store.record_outcomes(worker, &[broken]).await;
+    recorded.unwrap();
+    let (permits, look, blocked) = world.decide(destination).await;
+    assert_eq!((permits.len(), blocked), (0, Some(Blocked::Limit)));
+    let opens = start.claimed_at + MAX_REQUEST_TIMEOUT + SECOND;
+    let is_soon = |at: Timestamp| at > opens - SECOND / 2 && at < opens + SECOND;
+    assert!(
+        matches!(look, Look::At { at, .. } if is_soon(at)),
+        "{look:?} for {opens:?}"
+    );
+}
+
 /// Places that have no answer yet are taken; the others open as theirs end.
 pub async fn answers_and_requests_under_way_share_the_limit(world: &World) {
     let destination = limited(world, 3).await;

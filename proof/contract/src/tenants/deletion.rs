@@ -7,10 +7,12 @@ use domain::attempt::AttemptState;
 use domain::external_id::ExternalId;
 use domain::ids::TenantId;
 use engine::ports::{
-    CatalogError, EMPTIED_AT_ONCE, HEARTBEAT_TIMEOUT, NewTenant, ReapRules, Reaped, TenantChange,
+    CatalogError, DEFAULT_TENANT, EMPTIED_AT_ONCE, HEARTBEAT_TIMEOUT, NewSession, NewTenant,
+    ReapRules, Reaped, SessionKind, TenantChange,
 };
 
 use super::keys::{in_force, key};
+use super::sessions::begun;
 use super::{TenantWorld, not_found};
 
 const RULES: ReapRules = ReapRules {
@@ -144,6 +146,33 @@ pub async fn it_is_forgotten_with_the_last_of_it(world: &TenantWorld) {
     while reap(world).await.more {}
     not_found(world.tenants.tenant(empty).await);
     assert!(left(world, owner).await.is_some());
+}
+
+/// One that has nothing holds up no other, and neither does one that somebody looks at.
+pub async fn deleted_tenants_do_not_wait_for_each_other(world: &TenantWorld) {
+    let (empty, owner) = (world.tenant("free").await.id, world.tenant("free").await.id);
+    let sends = world.destination().build();
+    world.destination_of(owner, &sends).await;
+    for tenant in [empty, owner] {
+        world.tenants.delete_tenant(tenant).await.unwrap();
+    }
+    let looks = NewSession {
+        scopes: [Scope::Admin].into_iter().collect(),
+        ..begun(3, SessionKind::Key, DEFAULT_TENANT)
+    };
+    world.sessions.begin_session(&looks).await.unwrap();
+    let digest = looks.digest;
+    world.sessions.move_session(digest, empty).await.unwrap();
+    reap(world).await;
+    let alive = world.catalog.destinations(owner, None, 10).await.unwrap();
+    assert_eq!(alive.len(), 0);
+    for tenant in [empty, owner] {
+        long_ago(world, tenant).await;
+    }
+    while reap(world).await.more {}
+    not_found(world.tenants.tenant(empty).await);
+    let found = world.sessions.session(digest).await.unwrap();
+    assert_eq!(found.unwrap().tenant, DEFAULT_TENANT, "it looks at its own");
 }
 
 /// Whoever manages it would make it again.

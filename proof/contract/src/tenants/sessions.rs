@@ -15,7 +15,7 @@ use engine::ports::{
 /// Longer than a test takes.
 const HOUR: Duration = Duration::from_secs(3_600);
 
-fn begun(digest: u8, kind: SessionKind, tenant: TenantId) -> NewSession {
+pub(super) fn begun(digest: u8, kind: SessionKind, tenant: TenantId) -> NewSession {
     NewSession {
         digest: [digest; 32],
         kind,

@@ -7,7 +7,7 @@
 
 use domain::ids::{DestinationId, EventId, ReplayId, TenantId};
 use domain::replay::{ReplaySource, Step};
-use domain::search::IdRange;
+use domain::search::{IDS_BEFORE, IdRange, first_at};
 use domain::time::Timestamp;
 use engine::ports::{MAX_EVENTS_COUNTED, MAX_EVENTS_STEP, NewReplay, ResentEvents};
 use sqlx::{AssertSqlSafe, PgConnection, PgPool};
@@ -18,7 +18,8 @@ use super::{Reached, Running};
 use crate::postgres::failure::Failure;
 use crate::postgres::rows::count;
 
-/// Whether the event `e` is sent again by the replay `r` to its destination `d`.
+/// Whether the event `e` is sent again by the replay `r` to its destination `d`. No attempt
+/// of it is older than its id, whatever the clocks say, by a day: no other day is asked.
 const WANTED: &str = "e.created_at >= r.died_from and e.created_at < r.died_before
             and (r.event_type is null or e.event_type = r.event_type)
             and not exists (
@@ -28,7 +29,7 @@ const WANTED: &str = "e.created_at >= r.died_from and e.created_at < r.died_befo
             and (not r.only_missed or not exists (
                 select from ledger a
                 where a.event_id = e.id and a.destination_id = r.destination_id
-                    and a.state = 'succeeded'
+                    and a.state = 'succeeded' and a.id >= first_attempt_id(e.day - 1)
             ))
             and (
                 r.event_id is not null
@@ -39,6 +40,7 @@ const WANTED: &str = "e.created_at >= r.died_from and e.created_at < r.died_befo
                 or exists (
                     select from ledger a
                     where a.event_id = e.id and a.destination_id = r.destination_id
+                        and a.id >= first_attempt_id(e.day - 1)
                 )
             )";
 
@@ -130,7 +132,7 @@ pub(super) async fn create(
         }));
     }
     let looked = Looked::at(event, since, until);
-    total(&mut transaction, tenant, new.id, &looked).await?;
+    total(&mut transaction, tenant, new.id, (&looked, since)).await?;
     skipped(&mut transaction, new.id, &looked).await?;
     transaction.commit().await?;
     Ok(())
@@ -154,12 +156,13 @@ async fn lives(
     .await?)
 }
 
-/// How many match, of the first so many.
+/// How many match, of the first so many. Ids that are older than `since` are left out:
+/// few events are accepted long after them, and they would be all that is counted.
 async fn total(
     connection: &mut PgConnection,
     tenant: TenantId,
     replay: ReplayId,
-    Looked { timed, any }: &Looked,
+    (Looked { timed, any }, since): (&Looked, Option<Timestamp>),
 ) -> Result<(), Failure> {
     let sql = format!(
         "-- create_replay: how many events match
@@ -180,7 +183,7 @@ async fn total(
         .bind(timed.before.0)
         .bind(any.from.0)
         .bind(any.before.0)
-        .bind(Uuid::nil())
+        .bind(since.map_or(Uuid::nil(), |since| first_at(since - IDS_BEFORE).0))
         .bind(i64::from(MAX_EVENTS_COUNTED))
         .execute(connection)
         .await?;

@@ -3,7 +3,7 @@
 
 use domain::ids::{DestinationId, EventId, TenantId};
 use domain::replay::{ReplaySource, ReplayState, Step};
-use domain::search::IdRange;
+use domain::search::{IDS_BEFORE, IdRange, first_at};
 use domain::time::Timestamp;
 use engine::ports::{CatalogError, MAX_EVENTS_COUNTED, MAX_EVENTS_STEP, NewReplay, ResentEvents};
 use rusqlite::Transaction;
@@ -151,7 +151,15 @@ pub(super) fn create(
         "-- create_replay: how many events match
         update replays set total = (select count(*) from ({EXAMINED}) where wanted) where id = ?1"
     );
-    execute(tx, &total, (&key, &from, &before, "", MAX_EVENTS_COUNTED))?;
+    // Few events are accepted long after their ids were given; those before would be all
+    // that is counted.
+    let first = which.map(|which| first_at(which.since - IDS_BEFORE).to_string());
+    let after = first.unwrap_or_default();
+    execute(
+        tx,
+        &total,
+        (&key, &from, &before, &after, MAX_EVENTS_COUNTED),
+    )?;
     execute(tx, SKIPPED, (&key, &from, &before, MAX_EVENTS_COUNTED))?;
     Ok(())
 }

@@ -43,7 +43,7 @@ pub struct Settings {
     pub margin_cap: Option<Setting<f64>>,
 
     /// Until when a request counts: `start`, or `response`, the end of its answer, for
-    /// receivers that must never see more whatever the network does.
+    /// receivers that must never see more, however long requests are on their way.
     #[arg(long, value_name = "WHAT")]
     pub count: Option<Count>,
 

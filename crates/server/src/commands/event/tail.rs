@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use clap::Args;
+use domain::search::first_at;
+use domain::time::Timestamp;
 use uuid::Uuid;
 
 use super::list::{Filter, cells, page};
@@ -15,6 +17,7 @@ use crate::api::events::ListedEvent;
 use crate::client::Client;
 use crate::commands::destination::Connection;
 use crate::commands::named::Named;
+use crate::edge;
 use crate::output::{self, Format};
 use crate::service::MAX_EVENTS_LISTED;
 
@@ -53,6 +56,7 @@ pub(super) async fn run(args: Tail) -> anyhow::Result<()> {
     // What is there already is not new.
     let there = page(&client, &query, (None, 1)).await?.events;
     seen.see(&there);
+    seen.newest.get_or_insert_with(now);
     look(&client, &query, &mut seen).await?;
     output::aside("new events are printed as they come; Ctrl-C ends");
     loop {
@@ -86,6 +90,13 @@ impl Seen {
         Some(since.to_rfc3339_opts(SecondsFormat::Micros, true))
     }
 
+    /// Whether an id is so old that none of its time is looked for.
+    fn is_long_past(&self, id: Uuid) -> bool {
+        let floor = self.newest.map(|newest| newest - BACK - BACK);
+        let floor = floor.map(|at| first_at(Timestamp::from_micros(at.timestamp_micros())));
+        floor.is_some_and(|floor| id < floor.0)
+    }
+
     /// Those of a look that are new, the oldest first.
     fn see(&mut self, looked_at: &[ListedEvent]) -> Vec<ListedEvent> {
         let is_new = |event: &&ListedEvent| !self.ids.contains(&event.id);
@@ -97,6 +108,11 @@ impl Seen {
         self.ids = looked_at.iter().map(|event| event.id).collect();
         new
     }
+}
+
+/// By the clock of this machine.
+fn now() -> DateTime<Utc> {
+    DateTime::from_timestamp_micros(edge::now().as_micros()).unwrap_or_default()
 }
 
 async fn look(
@@ -111,7 +127,7 @@ async fn look(
         let page = page(client, &query, (before, MAX_EVENTS_LISTED as usize)).await?;
         found.extend(page.events);
         before = page.next;
-        if before.is_none() {
+        if before.is_none_or(|next| seen.is_long_past(next)) {
             return Ok(seen.see(&found));
         }
     }
@@ -134,6 +150,19 @@ mod tests {
             destination_id: None,
             last_state: None,
         }
+    }
+
+    #[test]
+    fn a_look_ends_where_ids_are_long_past() {
+        let mut seen = Seen::default();
+        assert!(!seen.is_long_past(Uuid::nil()), "nothing is known yet");
+        seen.see(&[event(5, 30)]);
+        let of = |second: i64| {
+            let noon = "2026-01-31T12:00:00Z".parse::<DateTime<Utc>>().unwrap();
+            let at = noon + TimeDelta::seconds(second);
+            first_at(Timestamp::from_micros(at.timestamp_micros())).0
+        };
+        assert!(seen.is_long_past(of(19)) && !seen.is_long_past(of(20)));
     }
 
     #[test]

@@ -43,6 +43,12 @@ impl Seen {
         self.ids = self.ids.split_off(&self.floor);
     }
 
+    /// Nothing that came before `now`, but for what may be late, is looked at.
+    pub(super) fn begin(&mut self, now: Timestamp) {
+        let now = u64::try_from(now.as_micros() / 1_000).unwrap_or(0);
+        self.leave_below(first_of(now.saturating_sub(LATE_BY.as_millis() as u64)));
+    }
+
     /// The floor follows the newest; an id that is dated ahead of `now` does not take
     /// it along.
     pub(super) fn follow(&mut self, now: Timestamp) {
@@ -89,6 +95,14 @@ mod tests {
         assert!(seen.is_new(id(100, 2)), "committed after a newer one");
         assert!(seen.is_new(id(92, 1)));
         assert!(!seen.is_new(id(91, 1)) && seen.is_below(id(91, 1)));
+    }
+
+    #[test]
+    fn it_begins_now_though_nothing_was_seen() {
+        let mut seen = Seen::default();
+        seen.begin(now(100));
+        assert!(!seen.is_new(id(89, 1)) && seen.is_below(id(89, 1)));
+        assert!(seen.is_new(id(90, 1)));
     }
 
     #[test]

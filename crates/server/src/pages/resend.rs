@@ -1,0 +1,107 @@
+//! Events that are sent again: one of them, or what a destination has missed.
+
+use std::time::Duration;
+
+use axum::extract::{Path, State};
+use axum::response::{IntoResponse, Redirect, Response};
+use domain::access::Scope;
+use domain::ids::EventId;
+use engine::ports::ResentEvents;
+
+use super::Asked;
+use super::destination::parsed;
+use super::refused::Refused;
+use super::sure::{self, Question};
+use super::visitor::{Fields, Posted};
+
+/// How far back `what it has missed` may go: what it is called, and in hours.
+pub(super) const SPANS: [(&str, u32); 4] =
+    [("hour", 1), ("six hours", 6), ("day", 24), ("week", 168)];
+
+/// Sends an event again to where it has been before.
+pub(super) async fn event(
+    State(pages): Asked,
+    Path(id): Path<String>,
+    Posted {
+        visitor, fields, ..
+    }: Posted,
+) -> Result<Response, Refused> {
+    visitor.needs(Scope::Manage)?;
+    let id: EventId = id.parse().map_err(|_bad| Refused::not_found("event"))?;
+    let service = pages.service(visitor.tenant());
+    if !sure::is_sure(&fields) {
+        service.event(id).await?;
+        let back = format!("/dashboard/events/{id}");
+        let question = Question {
+            asks: "Send this event again?".to_owned(),
+            does: vec![
+                "Each destination where it has been gets it once more, within its limits, also \
+                 where it was delivered. It has the same id, so receivers can tell."
+                    .to_owned(),
+                "Where it still waits, it is left alone.".to_owned(),
+            ],
+            action: format!("{back}/resend"),
+            fields: Vec::new(),
+            button: "Send it again",
+            back,
+        };
+        return sure::ask(&pages, &visitor, "/dashboard/events", question).await;
+    }
+    let begun = service.resend_event(id, None, None).await?;
+    let to = match begun.replays.as_slice() {
+        [one] => format!("/dashboard/replays/{}", one.progress.id),
+        // One for each destination: they are in the list.
+        _ => format!("/dashboard/dead-letters?begun={}", begun.replays.len()),
+    };
+    Ok(Redirect::to(&to).into_response())
+}
+
+/// Sends to a destination what it has missed lately.
+pub(super) async fn missed(
+    State(pages): Asked,
+    Path(id): Path<String>,
+    Posted {
+        visitor, fields, ..
+    }: Posted,
+) -> Result<Response, Refused> {
+    visitor.needs(Scope::Manage)?;
+    let id = parsed(&id)?;
+    let (words, hours) = span(&fields)?;
+    let service = pages.service(visitor.tenant());
+    if !sure::is_sure(&fields) {
+        let destination = service.destination(id).await?.destination;
+        let back = format!("/dashboard/destinations/{id}");
+        let question = Question {
+            asks: format!("Resend what {} has missed?", destination.called()),
+            does: vec![
+                format!(
+                    "Events of the last {words} that it subscribes to, or that were for it, and \
+                     of which no delivery succeeded, are sent again at half of its limit."
+                ),
+                "Those whose payload is not kept any more are skipped, and counted.".to_owned(),
+            ],
+            action: format!("{back}/resend"),
+            fields: vec![("hours", hours.to_string())],
+            button: "Resend them",
+            back,
+        };
+        return sure::ask(&pages, &visitor, "/dashboard", question).await;
+    }
+    let now = pages.0.overview.now().await?;
+    let which = ResentEvents {
+        since: now - Duration::from_secs(u64::from(hours) * 3_600),
+        until: None,
+        event_type: None,
+        only_missed: true,
+    };
+    let replay = service.resend_events(id, which, None).await?;
+    Ok(Redirect::to(&format!("/dashboard/replays/{}", replay.progress.id)).into_response())
+}
+
+fn span(fields: &Fields) -> Result<(&'static str, u32), Refused> {
+    let wanted = fields.get("hours").unwrap_or_default();
+    let found = SPANS
+        .into_iter()
+        .find(|(_, hours)| hours.to_string() == wanted);
+    found.ok_or_else(|| Refused::invalid("hours: no such span"))
+}
