@@ -235,7 +235,8 @@ pub struct CompliancePage {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct FoundAttemptsPage {
-    /// At this destination. Must be said where a tenant has more than 1,000.
+    /// At this destination. Must be said where a tenant has more than 1,000, with deleted
+    /// ones that the ledger knows.
     #[param(value_type = Option<uuid::Uuid>)]
     pub destination_id: Option<DestinationId>,
     /// Of an event of this type, for as long as events are kept.

@@ -36,6 +36,7 @@ impl Place {
                 (store.clone(), store.clone()),
                 store.clone(),
                 store.clone(),
+                Some(store.clone()),
             ),
             store,
             passed_ms,

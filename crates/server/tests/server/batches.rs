@@ -21,7 +21,8 @@ fn world() -> World {
         fake,
         (store.clone(), store.clone()),
         store.clone(),
-        store.clone(),
+        store,
+        None,
     )
 }
 

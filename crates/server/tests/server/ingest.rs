@@ -339,7 +339,13 @@ async fn a_bulk_body_ends_where_its_tenant_is_far_too_fast() {
 async fn a_repeated_request_is_answered_though_the_backlog_is_full() {
     let store = Arc::new(SqliteStore::in_memory(Arc::new(|| NOON)).unwrap());
     let fake = Arc::new(FakeStore::default());
-    let world = World::over(fake, (store.clone(), store.clone()), store.clone(), store);
+    let world = World::over(
+        fake,
+        (store.clone(), store.clone()),
+        store.clone(),
+        store,
+        None,
+    );
     let path = world.destination(json!({})).await;
     let full = path.rsplit('/').next().unwrap().to_owned();
     let to = |payload: u32| json!({"destination_id": full, "payload": payload});

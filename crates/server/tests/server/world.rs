@@ -74,15 +74,18 @@ impl World {
             (store.clone(), store),
             Arc::new(backlog),
             signing,
+            None,
         )
     }
 
-    /// The API over other ports than the fake's.
-    pub(crate) fn over<B: Backlog + Backpressure + Overview + 'static>(
+    /// The API over other ports than the fake's; without an overview, that of its own
+    /// tenants.
+    pub(crate) fn over<B: Backlog + Backpressure + 'static>(
         fake: Arc<FakeStore>,
         (store, catalog): (Arc<dyn Store>, Arc<dyn Catalog>),
         backlog: Arc<B>,
         secrets: Arc<dyn SecretStore>,
+        overview: Option<Arc<dyn Overview>>,
     ) -> Self {
         let schedule = Arc::new(InProcessSchedule::new());
         let (ingest, back) = Ingest::new(store.clone(), schedule.clone(), IngestOptions::default());
@@ -115,7 +118,7 @@ impl World {
             backlog: backlog.clone(),
             operations_book: operations.clone(),
             survey,
-            overview: backlog.clone(),
+            overview: overview.unwrap_or(operations.clone()),
             tallies: operations.clone(),
         };
         let books = Books {
