@@ -170,11 +170,11 @@ async fn changes_tallies_reaps_and_reports_read_no_history() {
     world.elsewhere(20_000).await;
     world.database.sql("analyze").await;
     let [changes, tallies, _, reports] = world.pages().await;
-    for (small, after) in [
-        (small[0], changes),
-        (small[1], tallies),
-        (small[3], reports),
+    for (what, small, after) in [
+        ("changes", small[0], changes),
+        ("tallies", small[1], tallies),
+        ("reports", small[3], reports),
     ] {
-        assert!(after <= small + small / 2, "{small}, then {after}");
+        assert!(after <= small + small / 2, "{what}: {small}, then {after}");
     }
 }
