@@ -2,7 +2,7 @@
 //!
 //! One connection per request, over TLS for `https`, by the roots of this host and those
 //! of `--ca-file`. A key goes in clear to this machine alone, unless `--insecure-http` is
-//! said. What is not said comes from a [profile](crate::profile). Errors say what to do
+//! said. What is not said comes from a [`crate::profile`]. Errors say what to do
 //! next.
 
 mod settled;
