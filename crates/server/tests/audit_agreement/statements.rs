@@ -32,7 +32,7 @@ async fn run(place: &Place, of_the_other: &str) {
         .iter()
         .filter(|one| one.contains("update "))
         .count();
-    assert_eq!((updates, statements.len() - updates), (11, 2));
+    assert_eq!((updates, statements.len() - updates), (12, 2));
     for statement in statements {
         let statement = statement.replace("0192f3c4-…", &id).replace('…', &id);
         if !statement.contains("update destinations") {
