@@ -361,9 +361,9 @@ fn counting_answers_costs_a_round_trip_in_each_period() {
     }
 }
 
-/// Nobody looks where only an answer can help, and the answer wakes it.
+/// Where only an answer can help, a look each second is enough, beside those that it wakes.
 #[test]
-fn what_waits_for_answers_is_woken_by_them() {
+fn what_waits_for_answers_is_looked_at_once_a_second() {
     let one = by_response(LimitSettings {
         per_second: Some(1),
         ..LimitSettings::EXACT
