@@ -136,7 +136,10 @@ impl Seen {
         let of = self.destinations.entry(destination).or_default();
         let place = of.sends.partition_point(|(other, _)| *other <= at);
         of.sends.insert(place, (at, attempt));
-        if of.counts_answers() {
+        // Where they have counted at some time, requests of then may be on their way for
+        // longer than the margin that counting starts needs.
+        let counted = |entry: &InForce| entry.policy.count == Count::Response;
+        if of.history.iter().any(counted) {
             return Ok(());
         }
         of.arrives(at + of.way(attempt))
