@@ -318,18 +318,13 @@ impl<'a> Plan<'a> {
         let outstanding: Vec<_> = (self.usage.outstanding.iter())
             .map(|one| (end(one), 1))
             .collect();
-        let queued = u32::try_from(outstanding.len()).unwrap_or(u32::MAX);
         let window = |limit: &Limit| {
             // A coarse window counts starts, and is longer by any answer.
             let unanswered = match limit.is_coarse() {
                 true => 0,
                 false => self.usage.unanswered(self.policy),
             };
-            let answers_count = self.policy.count == Count::Response && !limit.is_coarse();
-            let (endless, mut ends) = match (answers_count, counted) {
-                (true, Counted::ToBeSafe) => (unanswered.saturating_add(queued), Vec::new()),
-                _ => (unanswered, outstanding.clone()),
-            };
+            let mut ends = outstanding.clone();
             if limit.is_coarse() {
                 let of_period = (self.usage.coarse.iter()).filter(|c| c.period == limit.period);
                 for coarse in of_period {
@@ -339,7 +334,7 @@ impl<'a> Plan<'a> {
             } else {
                 ends.extend(self.usage.starts.iter().map(|start| (*start, 1)));
             }
-            let most = (limit.max.get(), endless);
+            let most = (limit.max.get(), unanswered);
             Window::new(most, self.policy.stretched(*limit), ends)
         };
         limited.windows.iter().map(window).collect()
@@ -349,7 +344,8 @@ impl<'a> Plan<'a> {
 /// Where a window counts a permit that may still start.
 #[derive(Clone, Copy)]
 enum Counted {
-    /// At its deadline; where answers count, in every window.
+    /// At its deadline. Where answers count its end is later still, but no slot of this run
+    /// is a period after the deadline: a lead is shorter than any period.
     ToBeSafe,
     /// At its slot, or now.
     OnTime,

@@ -29,6 +29,18 @@ async fn started(world: &World, destination: DestinationId) -> (WorkerId, Permit
     (worker, permit, start)
 }
 
+/// Nothing is admitted until a period after the time-out of this start.
+async fn opens_after_its_time_out(world: &World, destination: DestinationId, start: &Start) {
+    let (permits, look, blocked) = world.decide(destination).await;
+    assert_eq!((permits.len(), blocked), (0, Some(Blocked::Limit)));
+    let opens = start.claimed_at + MAX_REQUEST_TIMEOUT + SECOND;
+    let is_soon = |at: Timestamp| at > opens - SECOND / 2 && at < opens + SECOND;
+    assert!(
+        matches!(look, Look::At { at, .. } if is_soon(at)),
+        "{look:?} for {opens:?}"
+    );
+}
+
 /// However long its answer takes; and the next slot opens a period after its end.
 pub async fn a_request_counts_until_its_answer_and_a_period(world: &World) {
     let destination = limited(world, 1).await;
@@ -69,14 +81,7 @@ pub async fn one_that_nobody_answers_counts_to_its_time_out(world: &World) {
     };
     world.store.reap(&rules, 100).await.unwrap();
     assert_eq!(world.states(destination).await[0], AttemptState::Unknown);
-    let (permits, look, blocked) = world.decide(destination).await;
-    assert_eq!((permits.len(), blocked), (0, Some(Blocked::Limit)));
-    let opens = start.claimed_at + MAX_REQUEST_TIMEOUT + SECOND;
-    let is_soon = |at: Timestamp| at > opens - SECOND / 2 && at < opens + SECOND;
-    assert!(
-        matches!(look, Look::At { at, .. } if is_soon(at)),
-        "{look:?} for {opens:?}"
-    );
+    opens_after_its_time_out(world, destination, &start).await;
 }
 
 /// What was given up may lie in the network, or be read late.
@@ -90,14 +95,7 @@ pub async fn one_that_ended_without_an_answer_counts_to_its_time_out(world: &Wor
     };
     let recorded = world.store.record_outcomes(worker, &[broken]).await;
     recorded.unwrap();
-    let (permits, look, blocked) = world.decide(destination).await;
-    assert_eq!((permits.len(), blocked), (0, Some(Blocked::Limit)));
-    let opens = start.claimed_at + MAX_REQUEST_TIMEOUT + SECOND;
-    let is_soon = |at: Timestamp| at > opens - SECOND / 2 && at < opens + SECOND;
-    assert!(
-        matches!(look, Look::At { at, .. } if is_soon(at)),
-        "{look:?} for {opens:?}"
-    );
+    opens_after_its_time_out(world, destination, &start).await;
 }
 
 /// Places that have no answer yet are taken; the others open as theirs end.

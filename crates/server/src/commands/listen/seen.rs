@@ -8,6 +8,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use domain::search::first_at;
 use domain::time::Timestamp;
 use uuid::Uuid;
 
@@ -45,8 +46,7 @@ impl Seen {
 
     /// Nothing that came before `now`, but for what may be late, is looked at.
     pub(super) fn begin(&mut self, now: Timestamp) {
-        let now = u64::try_from(now.as_micros() / 1_000).unwrap_or(0);
-        self.leave_below(first_of(now.saturating_sub(LATE_BY.as_millis() as u64)));
+        self.leave_below(first_at(now - LATE_BY).0);
     }
 
     /// The floor follows the newest; an id that is dated ahead of `now` does not take
@@ -55,20 +55,13 @@ impl Seen {
         let Some(newest) = self.ids.last() else {
             return;
         };
-        let now = u64::try_from(now.as_micros() / 1_000).unwrap_or(0);
-        let late_by = LATE_BY.as_millis() as u64;
-        self.leave_below(first_of(millis(*newest).min(now).saturating_sub(late_by)));
+        self.leave_below(first_at(made_at(*newest).min(now) - LATE_BY).0);
     }
 }
 
-/// Of a version 7: since the Unix epoch.
-fn millis(id: Uuid) -> u64 {
-    (id.as_u128() >> 80) as u64
-}
-
-/// No id of that time is lower.
-fn first_of(millis: u64) -> Uuid {
-    Uuid::from_u128(u128::from(millis) << 80)
+/// What a version 7 says, in milliseconds.
+const fn made_at(id: Uuid) -> Timestamp {
+    Timestamp::from_millis((id.as_u128() >> 80) as i64)
 }
 
 #[cfg(test)]
@@ -77,7 +70,8 @@ mod tests {
 
     /// At that second, with that number.
     fn id(second: u64, number: u128) -> Uuid {
-        Uuid::from_u128(first_of(second * 1_000).as_u128() | number)
+        let first = first_at(now(second.cast_signed())).0;
+        Uuid::from_u128(first.as_u128() | number)
     }
 
     const fn now(second: i64) -> Timestamp {
