@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::ids::{DestinationId, EventId, TenantId};
+use crate::time::Timestamp;
 use crate::trace::TraceContext;
 
 /// The largest payload, in bytes. Receivers recommend 20 KiB; beyond this the
@@ -114,4 +115,73 @@ pub struct NewEvent {
     pub idempotency: Option<Idempotency>,
     /// The trace that it belongs to, if there is one.
     pub trace: Option<TraceContext>,
+    /// When it may be sent.
+    pub timing: Timing,
+}
+
+/// How far ahead an event may be meant for. Until then it is kept, and counts as part
+/// of a backlog.
+pub const MAX_DELIVER_AHEAD: Duration = Duration::from_secs(30 * 24 * 3_600);
+
+/// When an event may be sent: unless it says otherwise, from its acceptance on.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Timing {
+    /// Not before this.
+    pub deliver_at: Option<Timestamp>,
+    /// Not admitted from this time on, whatever the destination's `max_age`.
+    pub expires_at: Option<Timestamp>,
+}
+
+impl Timing {
+    /// What is wrong with it for an event that comes in now, after the field's name.
+    ///
+    /// ```
+    /// use domain::event::Timing;
+    /// use domain::time::Timestamp;
+    ///
+    /// let now = Timestamp::from_millis(1_000);
+    /// let at = |ms| Some(Timestamp::from_millis(ms));
+    /// let problem = |deliver_at, expires_at| {
+    ///     let timing = Timing { deliver_at, expires_at };
+    ///     timing.problem(now).map(|(field, _)| field)
+    /// };
+    /// assert_eq!(problem(None, None), None);
+    /// assert_eq!(problem(at(500), at(1_001)), None, "what is past is due at once");
+    /// assert_eq!(problem(None, at(1_000)), Some("expires_at"));
+    /// assert_eq!(problem(at(2_000), at(2_000)), Some("expires_at"));
+    /// assert_eq!(problem(at(40 * 24 * 3_600_000), None), Some("deliver_at"));
+    /// ```
+    #[must_use]
+    pub fn problem(&self, now: Timestamp) -> Option<(&'static str, &'static str)> {
+        const _: () = assert!(
+            MAX_DELIVER_AHEAD.as_secs() == 30 * 24 * 3_600,
+            "the text says so"
+        );
+        let due_at = self.due_at(now);
+        if due_at.is_some_and(|at| at > now + MAX_DELIVER_AHEAD) {
+            return Some(("deliver_at", "must be at most 30 days ahead"));
+        }
+        let expires_at = self.expires_at?;
+        match due_at {
+            Some(due_at) if expires_at <= due_at => {
+                Some(("expires_at", "must be after deliver_at"))
+            }
+            None if expires_at <= now => Some(("expires_at", "must be in the future")),
+            _ => None,
+        }
+    }
+
+    /// When it is due, if that is not at once.
+    #[must_use]
+    pub fn due_at(&self, now: Timestamp) -> Option<Timestamp> {
+        self.deliver_at.filter(|at| *at > now)
+    }
+
+    /// When it grows too old for a destination with this `max_age`, which counts from
+    /// when it is due; `None` for never.
+    #[must_use]
+    pub fn too_old_at(&self, now: Timestamp, max_age: Option<Duration>) -> Option<Timestamp> {
+        let by_age = max_age.map(|age| self.due_at(now).unwrap_or(now) + age);
+        by_age.into_iter().chain(self.expires_at).min()
+    }
 }

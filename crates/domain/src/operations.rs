@@ -13,7 +13,7 @@ mod words;
 pub use payload::{event_id, payload, rfc3339};
 pub use words::{OperationalScope, OperationalType};
 
-use crate::event::{Audience, DEFAULT_CONTENT_TYPE, NewEvent};
+use crate::event::{Audience, DEFAULT_CONTENT_TYPE, NewEvent, Timing};
 use crate::ids::{DestinationId, TenantId};
 use crate::time::Timestamp;
 
@@ -92,6 +92,7 @@ pub fn deliveries(event: &OperationalEvent, all: &[OperationalDestination]) -> V
         payload: payload(event).into(),
         idempotency: None,
         trace: None,
+        timing: Timing::default(),
     };
     told(event, all).into_iter().map(delivery).collect()
 }

@@ -6,10 +6,11 @@
 use bytes::Bytes;
 
 use crate::event::{
-    Audience, DEFAULT_CONTENT_TYPE, MAX_PAYLOAD_BYTES, NewEvent, content_type_problem,
+    Audience, DEFAULT_CONTENT_TYPE, MAX_PAYLOAD_BYTES, NewEvent, Timing, content_type_problem,
     event_type_problem,
 };
 use crate::ids::{DestinationId, EventId, TenantId};
+use crate::time::Timestamp;
 
 /// A row as it was inserted.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,10 +31,12 @@ pub struct OutboxRow {
     pub payload_bytes: u64,
     /// How many of the two columns for the payload are set.
     pub payloads: u32,
+    /// When it may be sent.
+    pub timing: Timing,
 }
 
-/// The event, or why the row is none: beginning with the column's name.
-pub fn accepted_or_why(row: OutboxRow) -> Result<NewEvent, String> {
+/// The event, or why the row is none at this time: beginning with the column's name.
+pub fn accepted_or_why(row: OutboxRow, now: Timestamp) -> Result<NewEvent, String> {
     let audience = match (row.destination, &row.event_type) {
         (Some(destination), _) => Audience::Destination(destination),
         (None, Some(_)) => Audience::Subscribers,
@@ -47,6 +50,9 @@ pub fn accepted_or_why(row: OutboxRow) -> Result<NewEvent, String> {
     let content_type = row.content_type.as_deref().unwrap_or(DEFAULT_CONTENT_TYPE);
     if let Some(problem) = content_type_problem(content_type) {
         return Err(format!("content_type: {problem}"));
+    }
+    if let Some((column, problem)) = row.timing.problem(now) {
+        return Err(format!("{column}: {problem}"));
     }
     if row.payloads != 1 {
         return Err("payload: set it or payload_bytes, one of the two".to_owned());
@@ -69,12 +75,15 @@ pub fn accepted_or_why(row: OutboxRow) -> Result<NewEvent, String> {
         payload,
         idempotency: None,
         trace: None,
+        timing: row.timing,
     })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const NOW: Timestamp = Timestamp::from_millis(1_000);
 
     fn row() -> OutboxRow {
         OutboxRow {
@@ -86,20 +95,24 @@ mod tests {
             payload: Some(Bytes::from_static(b"{}")),
             payload_bytes: 2,
             payloads: 1,
+            timing: Timing::default(),
         }
     }
 
     #[test]
     fn a_good_row_is_its_event() {
-        let event = accepted_or_why(row()).unwrap();
+        let event = accepted_or_why(row(), NOW).unwrap();
         assert_eq!(event.audience, Audience::Subscribers);
         assert_eq!(event.content_type, DEFAULT_CONTENT_TYPE);
         assert_eq!((event.id, event.tenant), (row().id, row().tenant));
         let destination = Some(DestinationId(uuid::Uuid::from_u128(3)));
-        let to_one = accepted_or_why(OutboxRow {
-            destination,
-            ..row()
-        });
+        let to_one = accepted_or_why(
+            OutboxRow {
+                destination,
+                ..row()
+            },
+            NOW,
+        );
         let audience = Audience::Destination(DestinationId(uuid::Uuid::from_u128(3)));
         assert_eq!(to_one.unwrap().audience, audience);
     }
@@ -168,11 +181,21 @@ mod tests {
             ),
         ];
         for (row, column) in bad {
-            let reason = accepted_or_why(row.clone()).unwrap_err();
+            let reason = accepted_or_why(row.clone(), NOW).unwrap_err();
             assert!(
                 reason.starts_with(&format!("{column}: ")),
                 "{row:?}: {reason}"
             );
         }
+    }
+
+    #[test]
+    fn a_row_whose_time_is_over_is_refused() {
+        let timing = Timing {
+            deliver_at: None,
+            expires_at: Some(NOW),
+        };
+        let reason = accepted_or_why(OutboxRow { timing, ..row() }, NOW).unwrap_err();
+        assert!(reason.starts_with("expires_at: "), "{reason}");
     }
 }

@@ -100,10 +100,15 @@ impl Mint {
     /// store's indexes dense. By the store's clock, as far as it is known.
     #[must_use]
     pub fn uuid(&self) -> Uuid {
-        let ahead = self.ahead.load(Ordering::Relaxed);
-        let now = (self.clock)().as_micros().saturating_add(ahead);
-        let millis = u64::try_from(now / 1_000).unwrap_or(0);
+        let millis = u64::try_from(self.now().as_micros() / 1_000).unwrap_or(0);
         uuid::Builder::from_unix_timestamp_millis(millis, &self.bytes()).into_uuid()
+    }
+
+    /// What the store's clock says, as far as it is known.
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        let ahead = self.ahead.load(Ordering::Relaxed);
+        Timestamp::from_micros((self.clock)().as_micros().saturating_add(ahead))
     }
 
     /// Learns what the store's clock says just now, and tells when this machine's says

@@ -411,7 +411,7 @@ impl Service {
         rules::batch(drafts.len())?;
         let checked: Vec<Result<NewEvent, ServiceError>> = drafts
             .into_iter()
-            .map(|draft| draft?.checked(self.tenant, EventId(self.mint.uuid())))
+            .map(|draft| draft?.checked(self.tenant, EventId(self.mint.uuid()), self.mint.now()))
             .collect();
         let events: Vec<NewEvent> = checked.iter().flatten().cloned().collect();
         let whose = rate::Limited {

@@ -35,7 +35,7 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 use bytes::Bytes;
 use domain::compliance::{InForce, Stalls, USUAL_MARGIN};
-use domain::event::{Audience, NewEvent};
+use domain::event::{Audience, NewEvent, Timing};
 use domain::ids::{DestinationId, EventId};
 use domain::signature::Key;
 use domain::time::Timestamp;
@@ -211,6 +211,7 @@ impl Trial {
             payload: Bytes::from(format!(r#"{{"order":"{id}","total_cents":4200}}"#)),
             idempotency: None,
             trace: None,
+            timing: Timing::default(),
         }
     }
 

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use domain::event::{Audience, NewEvent};
+use domain::event::{Audience, NewEvent, Timing};
 use domain::ids::{DestinationId, EventId, TenantId};
 use http::StatusCode;
 use serde_json::{Value, json};
@@ -241,6 +241,7 @@ fn event(mint: &Mint, tenant: TenantId, to: DestinationId) -> NewEvent {
         payload: Bytes::from_static(b"{\"order\":1}"),
         idempotency: None,
         trace: None,
+        timing: Timing::default(),
     }
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use bytes::Bytes;
-use domain::event::{Audience, NewEvent};
+use domain::event::{Audience, NewEvent, Timing};
 use domain::ids::EventId;
 use engine::ports::DEFAULT_TENANT;
 use server::edge::Mint;
@@ -47,6 +47,7 @@ pub(super) async fn measure(context: &Context) -> anyhow::Result<Figure> {
                         payload: Bytes::from_static(b"{}"),
                         idempotency: None,
                         trace: None,
+                        timing: Timing::default(),
                     })
                     .collect();
                 parts.store.accept_events(&events).await?;

@@ -229,6 +229,8 @@ macro_rules! backlog_contract {
             what_is_too_old_expires_and_is_a_dead_letter
             what_is_too_old_is_not_admitted
             what_has_started_does_not_expire
+            an_event_says_when_it_is_due_and_too_old
+            what_is_meant_for_later_starts_then
             a_retry_is_as_old_as_its_event
             an_age_holds_for_events_accepted_after_it
         );

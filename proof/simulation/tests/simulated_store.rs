@@ -9,7 +9,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use domain::event::{Audience, Idempotency, NewEvent};
+use domain::event::{Audience, Idempotency, NewEvent, Timing};
 use domain::ids::{DestinationId, EventId, WorkerId};
 use domain::permit::Permit;
 use domain::policy::LimitSettings;
@@ -72,6 +72,7 @@ fn events(ids: std::ops::Range<u128>) -> Vec<NewEvent> {
         payload: Bytes::new(),
         idempotency: None,
         trace: None,
+        timing: Timing::default(),
     };
     ids.map(event).collect()
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use domain::event::{Audience, NewEvent};
+use domain::event::{Audience, NewEvent, Timing};
 use domain::ids::{DestinationId, EventId, TenantId};
 use domain::policy::LimitSettings;
 use domain::time::Timestamp;
@@ -139,6 +139,7 @@ impl World {
                 payload: Bytes::new(),
                 idempotency: None,
                 trace: None,
+                timing: Timing::default(),
             });
         }
         for batch in events.chunks(500) {

@@ -11,7 +11,7 @@ use std::time::Duration;
 use adapters::sqlite::{SqliteStore, system_clock};
 use bytes::Bytes;
 use domain::attempt::OutcomeKind;
-use domain::event::{Audience, NewEvent};
+use domain::event::{Audience, NewEvent, Timing};
 use domain::health::Signal;
 use domain::ids::{DestinationId, EventId, WorkerId};
 use domain::permit::Permit;
@@ -186,6 +186,7 @@ impl Ground {
                     payload: Bytes::from(vec![b'x'; PAYLOAD_BYTES]),
                     idempotency: None,
                     trace: None,
+                    timing: Timing::default(),
                 }
             })
             .collect()

@@ -1,5 +1,6 @@
 //! Attempts that grew too old while they waited.
 
+use engine::ports::TOO_OLD;
 use sqlx::PgConnection;
 
 use super::failure::Failure;
@@ -23,11 +24,10 @@ pub(super) async fn expire(connection: &mut PgConnection, limit: u32) -> Result<
             delete from deliveries a using locked l where a.id = l.id returning a.*
         )
         insert into ledger ({kept}, state, dead_letter, finished_at, error)
-        select {kept}, 'expired', true, (select now from clock),
-            'it was older than the destination''s max_age'
-        from gone",
+        select {kept}, 'expired', true, (select now from clock), $2 from gone",
     ))
     .bind(i64::from(limit))
+    .bind(TOO_OLD)
     .execute(connection)
     .await?;
     Ok(count(

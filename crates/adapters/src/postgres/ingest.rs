@@ -8,9 +8,9 @@
 
 use std::collections::{HashMap, HashSet};
 
-use domain::event::{Audience, MAX_DESTINATIONS, NewEvent};
+use domain::event::{Audience, MAX_DESTINATIONS, NewEvent, Timing};
 use domain::ids::{DestinationId, TenantId};
-use domain::time::micros;
+use domain::time::{Timestamp, micros};
 use domain::trace::TraceContext;
 use engine::ports::{Acceptance, MAX_DELIVERIES, StoreError};
 use sqlx::{PgConnection, PgPool};
@@ -207,6 +207,8 @@ impl<'a> Batch<'a> {
             .bind(pairs.tenants)
             .bind(pairs.bytes)
             .bind(columns.traces)
+            .bind(pairs.deliver_at)
+            .bind(pairs.expires_at)
             .fetch_all(connection)
             .await?)
     }
@@ -357,14 +359,23 @@ const WRITE: &str = "-- accept_events: write
     ),
     attempted as (
         insert into deliveries (
-            event_id, destination_id, tenant_id, created_at, expires_at, payload_bytes
+            event_id, destination_id, tenant_id, created_at, due_at, expires_at, payload_bytes
         )
-        select n.event_id, n.destination_id, n.tenant_id, clock.now,
-            clock.now + d.max_age_ms * interval '1 millisecond', n.payload_bytes
-        from unnest($12::uuid[], $13::uuid[], $14::uuid[], $15::integer[])
-            with ordinality as n (event_id, destination_id, tenant_id, payload_bytes, position)
+        select n.event_id, n.destination_id, n.tenant_id, clock.now, due.at,
+            least(coalesce(due.at, clock.now) + d.max_age_ms * interval '1 millisecond',
+                from_micros(n.expires_at)),
+            n.payload_bytes
+        from unnest(
+            $12::uuid[], $13::uuid[], $14::uuid[], $15::integer[], $17::bigint[], $18::bigint[]
+        ) with ordinality as n (
+            event_id, destination_id, tenant_id, payload_bytes, deliver_at, expires_at, position
+        )
         join destinations d on d.id = n.destination_id
         cross join clock
+        cross join lateral (
+            select case when from_micros(n.deliver_at) > clock.now
+                then from_micros(n.deliver_at) end as at
+        ) due
         where (n.event_id in (select w.id from written w)) is true
         order by n.position
     )
@@ -432,6 +443,8 @@ struct Pairs {
     destinations: Vec<Uuid>,
     tenants: Vec<Uuid>,
     bytes: Vec<i32>,
+    deliver_at: Vec<Option<i64>>,
+    expires_at: Vec<Option<i64>>,
 }
 
 impl Pairs {
@@ -444,6 +457,12 @@ impl Pairs {
                 pairs.tenants.push(event.tenant.0);
                 let bytes = i32::try_from(event.payload.len()).unwrap_or(i32::MAX);
                 pairs.bytes.push(bytes);
+                let Timing {
+                    deliver_at,
+                    expires_at,
+                } = event.timing;
+                pairs.deliver_at.push(deliver_at.map(Timestamp::as_micros));
+                pairs.expires_at.push(expires_at.map(Timestamp::as_micros));
             }
         }
         pairs

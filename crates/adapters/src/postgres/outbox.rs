@@ -6,9 +6,10 @@
 
 use std::collections::HashSet;
 
-use domain::event::{MAX_DESTINATIONS, MAX_PAYLOAD_BYTES, NewEvent};
+use domain::event::{MAX_DESTINATIONS, MAX_PAYLOAD_BYTES, NewEvent, Timing};
 use domain::ids::{DestinationId, EventId, TenantId};
 use domain::outbox::{OutboxRow, accepted_or_why};
+use domain::time::Timestamp;
 use engine::ports::{Acceptance, DEFAULT_TENANT, Lane, Relayed};
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
@@ -40,8 +41,8 @@ pub(super) async fn relay(pool: &PgPool, after: Lane, limit: u32) -> Result<Rela
     let mut rejected: Vec<(i64, String)> = Vec::new();
     let mut events: Vec<(i64, NewEvent)> = Vec::new();
     for row in rows {
-        let position = row.position;
-        match accepted_or_why(row.into_domain()) {
+        let (position, now) = (row.position, Timestamp::from_micros(row.now));
+        match accepted_or_why(row.into_domain(), now) {
             Ok(event) => events.push((position, event)),
             Err(reason) => rejected.push((position, reason)),
         }
@@ -223,6 +224,9 @@ struct Row {
     payload: Option<Vec<u8>>,
     payload_length: i64,
     payloads: i32,
+    deliver_at: Option<i64>,
+    expires_at: Option<i64>,
+    now: i64,
 }
 
 impl Row {
@@ -236,6 +240,10 @@ impl Row {
             payload: self.payload.map(bytes::Bytes::from),
             payload_bytes: u64::try_from(self.payload_length).unwrap_or_default(),
             payloads: u32::try_from(self.payloads).unwrap_or_default(),
+            timing: Timing {
+                deliver_at: self.deliver_at.map(Timestamp::from_micros),
+                expires_at: self.expires_at.map(Timestamp::from_micros),
+            },
         }
     }
 }
@@ -247,12 +255,22 @@ async fn read(connection: &mut PgConnection, positions: &[i64]) -> Result<Vec<Ro
             o.destination_id, o.event_type, o.content_type,
             case when l.length <= $2 then coalesce(o.payload_bytes, convert_to(o.payload, 'UTF8'))
             end as payload,
-            l.length as payload_length, num_nonnulls(o.payload, o.payload_bytes) as payloads
+            l.length as payload_length, num_nonnulls(o.payload, o.payload_bytes) as payloads,
+            micros(t.deliver_at) as deliver_at,
+            micros(t.expires_at) as expires_at,
+            micros(clock_timestamp()) as now
         from outbox o
         cross join lateral (
             select coalesce(octet_length(o.payload_bytes), octet_length(o.payload), 0)::bigint
                 as length
         ) l
+        -- What is infinite has no microseconds.
+        cross join lateral (
+            select case when isfinite(o.deliver_at) then o.deliver_at
+                    when o.deliver_at > now() then timestamptz '9999-01-01 00:00:00+00' end,
+                case when isfinite(o.expires_at) then o.expires_at
+                    when o.expires_at < now() then timestamptz '1970-01-01 00:00:00+00' end
+        ) t (deliver_at, expires_at)
         where o.position = any ($1)
         order by o.position",
     )
@@ -270,10 +288,11 @@ async fn reject(connection: &mut PgConnection, rows: &[(i64, String)]) -> Result
         "-- relay: reject
         insert into outbox_rejected (
             position, event_id, tenant_id, destination_id, event_type, content_type, payload,
-            payload_bytes, created_at, reason
+            payload_bytes, deliver_at, expires_at, created_at, reason
         )
         select o.position, o.event_id, o.tenant_id, o.destination_id, o.event_type,
-            o.content_type, o.payload, o.payload_bytes, o.created_at, n.reason
+            o.content_type, o.payload, o.payload_bytes, o.deliver_at, o.expires_at,
+            o.created_at, n.reason
         from unnest($1::bigint[], $2::text[]) as n (position, reason)
         join outbox o on o.position = n.position",
     )

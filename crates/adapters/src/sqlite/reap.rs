@@ -8,7 +8,8 @@ use domain::ids::{AttemptId, DestinationId, PermitNumber};
 use domain::retry::DEFAULT_MAX_TRIES;
 use domain::time::{Timestamp, micros};
 use engine::ports::{
-    DRAINED_AFTER, NO_OUTCOME_IN_TIME, PutOff, ReapRules, Reaped, StoreError, WORKER_IS_GONE, Wakes,
+    DRAINED_AFTER, NO_OUTCOME_IN_TIME, PutOff, ReapRules, Reaped, StoreError, TOO_OLD,
+    WORKER_IS_GONE, Wakes,
 };
 use rusqlite::Transaction;
 
@@ -96,7 +97,7 @@ const EXPIRE: &str = "
     -- reap: what grew too old while it waited, what expired first first
     update attempts
     set state = 'expired', dead_letter = 1, finished_at = ?1,
-        error = 'it was older than the destination''s max_age'
+        error = ?3
     where id in (
         select id from attempts indexed by attempts_expiring
         where state = 'waiting' and expires_at is not null and expires_at <= ?1
@@ -221,7 +222,7 @@ fn step(
         }),
         Part::Deleted => drain_deleted(tx, now, limit),
         Part::Expired => Ok(Done {
-            rows: moved(execute(tx, EXPIRE, (now.as_micros(), limit))?),
+            rows: moved(execute(tx, EXPIRE, (now.as_micros(), limit, TOO_OLD))?),
             ..Done::default()
         }),
         Part::Forgotten => {

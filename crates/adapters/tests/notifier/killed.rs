@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use adapters::in_process::InProcessSchedule;
 use bytes::Bytes;
-use domain::event::{Audience, NewEvent};
+use domain::event::{Audience, NewEvent, Timing};
 use domain::ids::{DestinationId, EventId};
 use domain::policy::LimitSettings;
 use engine::notifier::{Notifier, NotifierOptions};
@@ -139,6 +139,7 @@ pub(crate) async fn furnish(store: &(impl Store + Catalog + OperationsBook)) {
             payload: Bytes::from_static(b"hello"),
             idempotency: None,
             trace: None,
+            timing: Timing::default(),
         };
         let events: Vec<_> = (0..EVENTS).map(event).collect();
         store.accept_events(&events).await.unwrap();

@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 
 use adapters::postgres::{PostgresOptions, PostgresStore};
 use bytes::Bytes;
-use domain::event::{Audience, NewEvent};
+use domain::event::{Audience, NewEvent, Timing};
 use domain::ids::{DestinationId, EventId, WorkerId};
 use domain::permit::Permit;
 use domain::policy::LimitSettings;
@@ -203,6 +203,7 @@ impl Database {
             payload: Bytes::from_static(b"hello"),
             idempotency: None,
             trace: None,
+            timing: Timing::default(),
         };
         let events: Vec<NewEvent> = (0..count).map(event).collect();
         for batch in events.chunks(500) {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use domain::event::{Audience, Idempotency, NewEvent};
+use domain::event::{Audience, Idempotency, NewEvent, Timing};
 use domain::ids::EventId;
 use domain::policy::LimitSettings;
 use engine::ports::{Acceptance, DEFAULT_TENANT, ReapRules, Store};
@@ -25,6 +25,7 @@ fn keyed(database: &Database, to: domain::ids::DestinationId, digest: u8) -> New
             kept_for: Duration::from_secs(3_600),
         }),
         trace: None,
+        timing: Timing::default(),
     }
 }
 

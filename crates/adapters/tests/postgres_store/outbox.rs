@@ -389,3 +389,43 @@ async fn relays_that_are_killed_lose_and_repeat_nothing() {
         0
     );
 }
+
+/// What is infinite is never, or at once, and stops no lane.
+#[tokio::test]
+async fn a_row_says_when_its_event_is_sent() {
+    let database = Database::create().await;
+    let to = destination(&database).await;
+    let times = [
+        ("now() + interval '1 day'", "now() + interval '2 days'"),
+        ("'-infinity'", "'infinity'"),
+        ("now() + interval '31 days'", "null"),
+        ("'infinity'", "null"),
+        ("null", "'-infinity'"),
+        ("null", "now()"),
+    ];
+    let mut user = database.user().await;
+    for (deliver_at, expires_at) in times {
+        let insert = format!(
+            "insert into paceline.outbox (destination_id, payload, deliver_at, expires_at)
+             values ('{to}', '{{}}', {deliver_at}, {expires_at})"
+        );
+        run(&mut user, insert).await;
+    }
+    relay_all(&database).await;
+    let kept = "select count(*) from attempts
+        where due_at > now() + interval '23 hours' and expires_at > due_at + interval '23 hours'";
+    assert_eq!(
+        database.number(kept).await,
+        1,
+        "the first, with both its times"
+    );
+    let at_once = "select count(*) from attempts where due_at is null and expires_at is null";
+    assert_eq!(database.number(at_once).await, 1, "the second");
+    let reasons = texts(
+        &database,
+        "select reason from outbox_rejected order by position",
+    );
+    let ahead = "deliver_at: must be at most 30 days ahead";
+    let over = "expires_at: must be in the future";
+    assert_eq!(reasons.await, [ahead, ahead, over, over]);
+}

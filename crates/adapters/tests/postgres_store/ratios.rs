@@ -4,7 +4,7 @@
 use adapters::postgres::PostgresStore;
 use bytes::Bytes;
 use domain::attempt::OutcomeKind;
-use domain::event::{Audience, NewEvent};
+use domain::event::{Audience, NewEvent, Timing};
 use domain::ids::{DestinationId, EventId, WorkerId};
 use domain::permit::Permit;
 use domain::policy::LimitSettings;
@@ -39,6 +39,7 @@ fn event(database: &Database, destination: DestinationId) -> NewEvent {
         payload: Bytes::from_static(b"hello"),
         idempotency: None,
         trace: None,
+        timing: Timing::default(),
     }
 }
 

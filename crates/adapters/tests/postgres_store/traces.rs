@@ -1,7 +1,7 @@
 //! Which traces attempts belong to, as Postgres keeps them.
 
 use bytes::Bytes;
-use domain::event::{Audience, NewEvent};
+use domain::event::{Audience, NewEvent, Timing};
 use domain::ids::{AttemptId, EventId};
 use domain::policy::LimitSettings;
 use domain::trace::TraceContext;
@@ -26,6 +26,7 @@ async fn attempts_are_found_in_their_traces() {
         payload: Bytes::from_static(b"hello"),
         idempotency: None,
         trace,
+        timing: Timing::default(),
     };
     let events = [event(trace.clone()), event(None), event(trace.clone())];
     database.store.accept_events(&events).await.unwrap();

@@ -184,8 +184,9 @@ pub trait Store: Send + Sync {
     /// followed by a retry, in the order of their starts and then of their ids,
     /// unless the destination is deleted or the tries are used up; waiting
     /// attempts of deleted destinations are cancelled, and one of which nothing
-    /// has been left for [`DRAINED_AFTER`] is not looked at again; those that are older
-    /// than their destination's `max_age` become `expired`, and dead letters.
+    /// has been left for [`DRAINED_AFTER`] is not looked at again; those that are past
+    /// their destination's `max_age` or their event's `expires_at` become `expired`, and
+    /// dead letters ([`TOO_OLD`]).
     /// Each row is locked and rechecked; a skipped one is left. And it deletes
     /// what nobody needs any more, such as expired idempotency keys.
     ///
@@ -233,6 +234,9 @@ pub const MAX_HEAD_START: Duration = Duration::from_millis(10);
 
 /// Why a start is unknown whose worker's heartbeat has lapsed.
 pub const WORKER_IS_GONE: &str = "the worker was gone before it recorded an outcome";
+
+/// Why an attempt has expired: it was not admitted in its time.
+pub const TOO_OLD: &str = "it was past the destination's max_age or its own expires_at";
 
 /// Why a start is unknown that its worker, which lives, was too slow with.
 pub const NO_OUTCOME_IN_TIME: &str = "no outcome was recorded in time";

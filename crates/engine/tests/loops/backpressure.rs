@@ -10,7 +10,7 @@ use bytes::Bytes;
 use domain::backpressure::{
     BacklogBounds, Backlogged, CountPace, FIRST_RETRY_AFTER, MIN_RETRY_AFTER, Standing,
 };
-use domain::event::{Audience, NewEvent};
+use domain::event::{Audience, NewEvent, Timing};
 use domain::ids::{DestinationId, EventId, TenantId};
 use domain::time::Timestamp;
 use engine::backpressure::{BackpressureLoop, Pressure};
@@ -132,6 +132,7 @@ fn to(audience: Audience) -> NewEvent {
         audience,
         idempotency: None,
         trace: None,
+        timing: Timing::default(),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Ingest: one commit for all who wait, an answer only after it.
 
 use bytes::Bytes;
-use domain::event::{Audience, NewEvent};
+use domain::event::{Audience, NewEvent, Timing};
 use domain::ids::{EventId, TenantId};
 use engine::ingest::{Ingest, IngestError, IngestOptions};
 use engine::ports::{Acceptance, Wake};
@@ -24,6 +24,7 @@ fn events(count: usize, bytes: usize) -> Vec<NewEvent> {
         payload: Bytes::from(vec![b'x'; bytes]),
         idempotency: None,
         trace: None,
+        timing: Timing::default(),
     };
     vec![event; count]
 }

@@ -9,6 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use base64::{DecodeError, Engine};
 use bytes::Bytes;
 use domain::attempt::AttemptState;
+use domain::event::Timing;
 use domain::ids::DestinationId;
 use domain::trace::Incoming;
 use engine::ports::{EventFilter, EventSummary, FoundEvent, Payload};
@@ -60,6 +61,15 @@ pub struct PostEvent {
     #[serde(default)]
     #[schema(example = "order-4711-paid")]
     pub idempotency_key: Option<String>,
+    /// It is not sent before this, at most 30 days ahead; at once if absent or past.
+    #[serde(default)]
+    #[schema(format = DateTime)]
+    pub deliver_at: Option<String>,
+    /// What has not started by then is not sent any more, and is a dead letter. Beside
+    /// the destination's `max_age`, which counts from when the event is due.
+    #[serde(default)]
+    #[schema(format = DateTime)]
+    pub expires_at: Option<String>,
 }
 
 /// Several events.
@@ -237,6 +247,10 @@ impl PostEvent {
             payload_field,
             idempotency_key: self.idempotency_key,
             trace: Incoming::Absent,
+            timing: Timing {
+                deliver_at: text::parsed_time("deliver_at", self.deliver_at.as_deref())?,
+                expires_at: text::parsed_time("expires_at", self.expires_at.as_deref())?,
+            },
         })
     }
 }

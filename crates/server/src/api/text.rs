@@ -11,7 +11,7 @@ use domain::time::Timestamp;
 use serde_json::Value;
 use utoipa::openapi::schema::{Array, ArrayBuilder, Object, ObjectBuilder, SchemaType, Type};
 
-use super::problem::Problem;
+use crate::service::ServiceError;
 
 /// RFC 3339 in UTC with microseconds: `2026-01-31T12:00:00.000001Z`.
 #[must_use]
@@ -22,7 +22,10 @@ pub fn time(time: Timestamp) -> String {
 }
 
 /// A time that was sent, if one was.
-pub(super) fn parsed_time(field: &str, text: Option<&str>) -> Result<Option<Timestamp>, Problem> {
+pub(super) fn parsed_time(
+    field: &str,
+    text: Option<&str>,
+) -> Result<Option<Timestamp>, ServiceError> {
     let Some(text) = text else {
         return Ok(None);
     };
@@ -30,7 +33,7 @@ pub(super) fn parsed_time(field: &str, text: Option<&str>) -> Result<Option<Time
         Ok(time) => Ok(Some(Timestamp::from_micros(time.timestamp_micros()))),
         Err(_) => {
             let problem = "must be a time such as 2026-01-31T12:00:00Z";
-            Err(Problem::invalid(field, problem))
+            Err(ServiceError::invalid(field, problem))
         }
     }
 }

@@ -97,6 +97,14 @@ pub struct Send {
     #[arg(long, value_name = "KEY")]
     pub idempotency_key: Option<String>,
 
+    /// Not sent before this, at most 30 days ahead.
+    #[arg(long, value_name = "TIME")]
+    pub deliver_at: Option<String>,
+
+    /// What has not started by then is not sent any more.
+    #[arg(long, value_name = "TIME")]
+    pub expires_at: Option<String>,
+
     /// The payload; `-` reads it from standard input, `@FILE` from a file.
     #[arg(value_name = "PAYLOAD")]
     pub payload: String,
@@ -122,6 +130,10 @@ struct Body<'a> {
     payload_base64: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     idempotency_key: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    deliver_at: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expires_at: Option<&'a str>,
 }
 
 /// Does it, and prints what it got.
@@ -178,6 +190,8 @@ async fn post(send: Send) -> anyhow::Result<()> {
         payload: json,
         payload_base64: json.is_none().then(|| STANDARD.encode(&bytes)),
         idempotency_key: send.idempotency_key.as_deref(),
+        deliver_at: send.deliver_at.as_deref(),
+        expires_at: send.expires_at.as_deref(),
     };
     let accepted: Accepted = client.send(Method::POST, "/v1/events", &body).await?;
     if let (true, Some(event_type)) = (accepted.destinations.is_empty(), &send.event_type) {

@@ -3,9 +3,10 @@
 use bytes::Bytes;
 use domain::event::{
     Audience, DEFAULT_CONTENT_TYPE, IDEMPOTENCY_KEY_KEPT, Idempotency, MAX_IDEMPOTENCY_KEY_BYTES,
-    MAX_PAYLOAD_BYTES, NewEvent, content_type_problem,
+    MAX_PAYLOAD_BYTES, NewEvent, Timing, content_type_problem,
 };
 use domain::ids::{DestinationId, EventId, TenantId};
+use domain::time::Timestamp;
 use domain::trace::Incoming;
 use sha2::{Digest, Sha256};
 
@@ -30,10 +31,17 @@ pub struct EventDraft {
     pub idempotency_key: Option<String>,
     /// What the client says of a trace.
     pub trace: Incoming,
+    /// When it may be sent.
+    pub timing: Timing,
 }
 
 impl EventDraft {
-    pub(super) fn checked(self, tenant: TenantId, id: EventId) -> Result<NewEvent, ServiceError> {
+    pub(super) fn checked(
+        self,
+        tenant: TenantId,
+        id: EventId,
+        now: Timestamp,
+    ) -> Result<NewEvent, ServiceError> {
         if let Some(event_type) = &self.event_type {
             rules::event_type("type", event_type)?;
         }
@@ -53,6 +61,9 @@ impl EventDraft {
             },
             None => DEFAULT_CONTENT_TYPE.to_owned(),
         };
+        if let Some((field, problem)) = self.timing.problem(now) {
+            return Err(ServiceError::invalid(field, problem));
+        }
         if self.payload.len() > MAX_PAYLOAD_BYTES {
             return Err(ServiceError::TooLarge {
                 field: self.payload_field.to_owned(),
@@ -71,6 +82,7 @@ impl EventDraft {
             payload: self.payload,
             idempotency: None,
             trace: self.trace.context(id),
+            timing: self.timing,
         };
         event.idempotency = self.idempotency_key.map(|key| Idempotency {
             key,
@@ -108,6 +120,17 @@ fn digest(event: &NewEvent) -> [u8; 32] {
     part(event.event_type.as_deref().map(str::as_bytes));
     part(Some(event.content_type.as_bytes()));
     part(Some(&event.payload));
+    let Timing {
+        deliver_at,
+        expires_at,
+    } = event.timing;
+    for at in [deliver_at, expires_at] {
+        part(
+            at.map(|at| at.as_micros().to_le_bytes())
+                .as_ref()
+                .map(|at| &at[..]),
+        );
+    }
     digest.finalize().into()
 }
 
@@ -125,11 +148,17 @@ mod tests {
             payload_field: "payload",
             idempotency_key: None,
             trace: Incoming::Absent,
+            timing: Timing::default(),
         }
     }
 
     fn checked(draft: EventDraft) -> Result<NewEvent, ServiceError> {
-        draft.checked(engine::ports::DEFAULT_TENANT, EventId(uuid::Uuid::nil()))
+        let id = EventId(uuid::Uuid::nil());
+        draft.checked(
+            engine::ports::DEFAULT_TENANT,
+            id,
+            Timestamp::from_millis(1_000),
+        )
     }
 
     #[test]
@@ -162,6 +191,15 @@ mod tests {
             ..draft()
         };
         assert!(matches!(checked(large), Err(ServiceError::TooLarge { .. })));
+        let late = EventDraft {
+            timing: Timing {
+                deliver_at: None,
+                expires_at: Some(Timestamp::from_millis(999)),
+            },
+            ..draft()
+        };
+        let problem = checked(late).unwrap_err().to_string();
+        assert!(problem.starts_with("expires_at: "), "{problem}");
     }
 
     #[test]
@@ -196,6 +234,20 @@ mod tests {
                 payload: Bytes::from_static(b"{} "),
                 ..draft()
             },
+            EventDraft {
+                timing: Timing {
+                    deliver_at: Some(Timestamp::from_millis(2_000)),
+                    expires_at: None,
+                },
+                ..draft()
+            },
+            EventDraft {
+                timing: Timing {
+                    deliver_at: None,
+                    expires_at: Some(Timestamp::from_millis(2_000)),
+                },
+                ..draft()
+            },
         ];
         let mut digests: Vec<_> = others.into_iter().map(keyed).collect();
         digests.push(keyed(draft()));
@@ -207,7 +259,7 @@ mod tests {
         assert_eq!(keyed(draft()), keyed(strict));
         digests.sort_unstable();
         digests.dedup();
-        assert_eq!(digests.len(), 6, "each of them is another request");
+        assert_eq!(digests.len(), 8, "each of them is another request");
     }
 
     #[test]

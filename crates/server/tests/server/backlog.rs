@@ -218,10 +218,7 @@ async fn dead_letters_are_listed_by_filter_and_page_and_shown() {
     let path = format!("/v1/dead-letters/{}", shown["id"]);
     assert_eq!(place.world.get(&path).await.json, *shown);
     assert_eq!(shown["state"], "expired");
-    assert_eq!(
-        shown["error"],
-        "it was older than the destination's max_age"
-    );
+    assert_eq!(shown["error"], engine::ports::TOO_OLD);
     assert_eq!(place.world.get("/v1/dead-letters/99").await.status, 404);
 }
 

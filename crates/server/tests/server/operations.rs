@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use adapters::sqlite::SqliteStore;
-use domain::event::{Audience, NewEvent};
+use domain::event::{Audience, NewEvent, Timing};
 use domain::ids::{DestinationId, EventId};
 use domain::policy::LimitSettings;
 use engine::ports::{Catalog, DEFAULT_TENANT, NewDestination, Operations, Store, WatchRules};
@@ -115,6 +115,7 @@ async fn what_the_watch_has_found_is_shown() {
         payload: bytes::Bytes::from_static(b"1"),
         idempotency: None,
         trace: None,
+        timing: Timing::default(),
     };
     store.accept_events(&[event(0), event(1)]).await.unwrap();
     let rules = WatchRules {

@@ -7,7 +7,8 @@ use domain::ids::DestinationId;
 use domain::retry::RetrySettings;
 
 use super::BacklogWorld;
-use engine::ports::{DeadLetterFilter, NextTry};
+use domain::event::{NewEvent, Timing};
+use engine::ports::{DeadLetterFilter, NextTry, TOO_OLD};
 
 const AGE: Duration = Duration::from_millis(1_000);
 
@@ -35,8 +36,7 @@ pub async fn what_is_too_old_expires_and_is_a_dead_letter(world: &BacklogWorld) 
         assert_eq!(one.attempt.destination, of);
         assert_eq!(one.attempt.started_at, None);
         assert!(one.died_at >= accepted_at + AGE);
-        let why = "it was older than the destination's max_age";
-        assert_eq!(one.attempt.error.as_deref(), Some(why));
+        assert_eq!(one.attempt.error.as_deref(), Some(TOO_OLD));
     }
     assert_eq!(world.reap().await.expired, 0);
 }
@@ -115,4 +115,77 @@ pub async fn an_age_holds_for_events_accepted_after_it(world: &BacklogWorld) {
         AttemptState::Waiting,
     ];
     assert_eq!(world.states(of).await, states);
+}
+
+/// It grows old from when it is due, and its own end counts where that is earlier.
+pub async fn an_event_says_when_it_is_due_and_too_old(world: &BacklogWorld) {
+    let (aging, ageless) = (
+        aging(world).await,
+        world.destination().unlimited().create().await,
+    );
+    let now = world.now().await;
+    let hour = Duration::from_secs(3_600);
+    let timed = |to, deliver_at, expires_at| NewEvent {
+        timing: Timing {
+            deliver_at,
+            expires_at,
+        },
+        ..world.event(to)
+    };
+    let events = [
+        timed(aging, Some(now + hour), None),
+        timed(aging, None, Some(now + hour)),
+        timed(ageless, None, Some(now + AGE / 2)),
+        timed(ageless, Some(now + hour), Some(now + hour * 2)),
+        // What is past is due at once.
+        timed(ageless, Some(now - hour), None),
+    ];
+    world.store.accept_events(&events).await.unwrap();
+    let permits = world.admit(ageless).await;
+    let attempts = world.attempts(ageless).await;
+    let admitted: Vec<_> = permits.iter().map(|permit| permit.attempt).collect();
+    assert_eq!(admitted, [attempts[0].id, attempts[2].id]);
+    world.store.release_permits(&permits).await.unwrap();
+    world.pass_until(now + AGE * 3 / 2).await;
+    assert_eq!(world.reap().await.expired, 2);
+    let states = [AttemptState::Waiting, AttemptState::Expired];
+    assert_eq!(world.states(aging).await, states);
+    let states = [
+        AttemptState::Expired,
+        AttemptState::Waiting,
+        AttemptState::Waiting,
+    ];
+    assert_eq!(world.states(ageless).await, states);
+}
+
+/// And not a moment before; what came after it is not kept waiting.
+pub async fn what_is_meant_for_later_starts_then(world: &BacklogWorld) {
+    let of = world.destination().unlimited().create().await;
+    let later = world.now().await + AGE;
+    let timing = Timing {
+        deliver_at: Some(later),
+        expires_at: None,
+    };
+    let events = [
+        NewEvent {
+            timing,
+            ..world.event(of)
+        },
+        world.event(of),
+    ];
+    world.store.accept_events(&events).await.unwrap();
+    let (permits, look, _) = world.decide(of).await;
+    let attempts = world.attempts(of).await;
+    let of_permits = |permits: &[domain::permit::Permit]| -> Vec<_> {
+        permits.iter().map(|permit| permit.attempt).collect()
+    };
+    assert_eq!(of_permits(&permits), [attempts[1].id]);
+    assert!(
+        matches!(look, domain::admission::Look::At { .. }),
+        "it is looked at again: {look:?}"
+    );
+    world.pass_until(later).await;
+    let permits = world.admit(of).await;
+    assert_eq!(of_permits(&permits), [attempts[0].id]);
+    assert!(permits[0].not_before >= later);
 }

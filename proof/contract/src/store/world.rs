@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use domain::admission::{Blocked, Look};
 use domain::attempt::{AttemptState, OutcomeKind};
-use domain::event::{Audience, NewEvent};
+use domain::event::{Audience, NewEvent, Timing};
 use domain::health::Signal;
 use domain::ids::{DestinationId, EventId, TenantId, WorkerId};
 use domain::limit::{Count, Shape};
@@ -136,6 +136,7 @@ impl World {
             payload: Bytes::from_static(b"{\"order\": 1}"),
             idempotency: None,
             trace: None,
+            timing: Timing::default(),
         }
     }
 

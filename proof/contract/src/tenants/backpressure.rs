@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use domain::backpressure::{BacklogBounds, Backlogged, CountPace, MAX_RETRY_AFTER, Standing};
-use domain::event::{Audience, Idempotency, NewEvent};
+use domain::event::{Audience, Idempotency, NewEvent, Timing};
 use domain::ids::{DestinationId, EventId, TenantId};
 
 use super::BackpressureWorld;
@@ -242,6 +242,7 @@ pub async fn a_repeated_request_is_known(world: &BackpressureWorld) {
             kept_for: Duration::from_secs(60),
         }),
         trace: None,
+        timing: Timing::default(),
     };
     let first = event(Some("order-1"), DEFAULT_TENANT, [1; 32]);
     let accepted = world

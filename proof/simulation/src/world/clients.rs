@@ -4,7 +4,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use domain::event::{Audience, IDEMPOTENCY_KEY_KEPT, Idempotency, NewEvent};
+use domain::event::{Audience, IDEMPOTENCY_KEY_KEPT, Idempotency, NewEvent, Timing};
 use domain::ids::{DestinationId, EventId};
 use engine::ports::{Acceptance, DEFAULT_TENANT};
 use tokio::time::sleep;
@@ -76,6 +76,7 @@ fn event(operation: u32, number: u32, tried: u32, to: DestinationId) -> NewEvent
             kept_for: IDEMPOTENCY_KEY_KEPT,
         }),
         trace: None,
+        timing: Timing::default(),
     }
 }
 

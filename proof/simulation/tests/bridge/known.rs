@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use domain::attempt::OutcomeKind;
-use domain::event::{Audience, NewEvent};
+use domain::event::{Audience, NewEvent, Timing};
 use domain::ids::{DestinationId, EventId, WorkerId};
 use domain::permit::Permit;
 use engine::ports::{
@@ -125,6 +125,7 @@ impl Known {
             payload: Bytes::from_static(b"hello"),
             idempotency: None,
             trace: None,
+            timing: Timing::default(),
         };
         self.last_event = Some(event.clone());
         event

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use domain::event::{Audience, DEFAULT_CONTENT_TYPE, NewEvent};
+use domain::event::{Audience, DEFAULT_CONTENT_TYPE, NewEvent, Timing};
 use domain::ids::{DestinationId, EventId};
 use domain::operations::{OperationalEvent, payload};
 use engine::ports::{
@@ -36,6 +36,7 @@ fn again(news: &OperationalEvent, to: DestinationId) -> NewEvent {
         payload: payload(news).into(),
         idempotency: None,
         trace: None,
+        timing: Timing::default(),
     }
 }
 
