@@ -128,7 +128,7 @@ pub const MAX_DELIVER_AHEAD: Duration = Duration::from_secs(30 * 24 * 3_600);
 pub struct Timing {
     /// Not before this.
     pub deliver_at: Option<Timestamp>,
-    /// Not admitted from this time on, whatever the destination's `max_age`.
+    /// Not admitted from this time on, nor from the destination's `max_age` after it is due.
     pub expires_at: Option<Timestamp>,
 }
 
@@ -175,13 +175,5 @@ impl Timing {
     #[must_use]
     pub fn due_at(&self, now: Timestamp) -> Option<Timestamp> {
         self.deliver_at.filter(|at| *at > now)
-    }
-
-    /// When it grows too old for a destination with this `max_age`, which counts from
-    /// when it is due; `None` for never.
-    #[must_use]
-    pub fn too_old_at(&self, now: Timestamp, max_age: Option<Duration>) -> Option<Timestamp> {
-        let by_age = max_age.map(|age| self.due_at(now).unwrap_or(now) + age);
-        by_age.into_iter().chain(self.expires_at).min()
     }
 }

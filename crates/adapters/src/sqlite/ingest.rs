@@ -1,7 +1,6 @@
 //! Accepting events.
 
 use std::collections::HashMap;
-use std::time::Duration;
 
 use domain::attempt::AttemptState;
 use domain::destination::DestinationState;
@@ -43,11 +42,10 @@ const INSERT_ATTEMPT: &str = "
     insert into attempts
         (event_id, destination_id, tenant_id, try_number, state, created_at, payload_bytes,
         due_at, expires_at)
-    values (?1, ?2, ?3, 1, ?4, ?5, ?6, ?7, ?8)";
-
-const MAX_AGE: &str = "
-    -- accept_events: how old its attempts may grow
-    select max_age_ms from destinations where id = ?1";
+    select ?1, ?2, ?3, 1, ?4, ?5, ?6, ?7, coalesce(min(by_age, ?8), by_age, ?8)
+    from (
+        select coalesce(?7, ?5) + max_age_ms * 1000 as by_age from destinations where id = ?2
+    )";
 
 /// Accepts a batch; see [`engine::ports::Store::accept_events`].
 pub(super) fn accept_events(
@@ -119,19 +117,15 @@ fn insert(
     execute(tx, INSERT_EVENT, row)?;
     let waiting = AttemptState::Waiting.as_str();
     for destination in to {
-        let destination = destination.to_string();
-        let max_age: Option<Option<i64>> =
-            first(tx, MAX_AGE, [&destination], |row| Ok(row.get(0)?))?;
-        let max_age = (max_age.flatten()).map(|age| Duration::from_millis(age.unsigned_abs()));
         let row = (
             &id,
-            destination,
+            destination.to_string(),
             &tenant,
             waiting,
             now.as_micros(),
             i64::try_from(event.payload.len()).unwrap_or(i64::MAX),
             event.timing.due_at(now).map(Timestamp::as_micros),
-            (event.timing.too_old_at(now, max_age)).map(Timestamp::as_micros),
+            event.timing.expires_at.map(Timestamp::as_micros),
         );
         execute(tx, INSERT_ATTEMPT, row)?;
     }

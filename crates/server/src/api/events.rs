@@ -65,7 +65,7 @@ pub struct PostEvent {
     #[serde(default)]
     #[schema(format = DateTime)]
     pub deliver_at: Option<String>,
-    /// What has not started by then is not sent any more, and is a dead letter. Beside
+    /// What has not been admitted by then is not sent any more, and is a dead letter. Beside
     /// the destination's `max_age`, which counts from when the event is due.
     #[serde(default)]
     #[schema(format = DateTime)]

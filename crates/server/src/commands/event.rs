@@ -101,7 +101,7 @@ pub struct Send {
     #[arg(long, value_name = "TIME")]
     pub deliver_at: Option<String>,
 
-    /// What has not started by then is not sent any more.
+    /// What has not been admitted by then is not sent any more.
     #[arg(long, value_name = "TIME")]
     pub expires_at: Option<String>,
 

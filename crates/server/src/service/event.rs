@@ -125,11 +125,8 @@ fn digest(event: &NewEvent) -> [u8; 32] {
         expires_at,
     } = event.timing;
     for at in [deliver_at, expires_at] {
-        part(
-            at.map(|at| at.as_micros().to_le_bytes())
-                .as_ref()
-                .map(|at| &at[..]),
-        );
+        let micros = at.map(|at| at.as_micros().to_le_bytes());
+        part(micros.as_ref().map(|bytes| &bytes[..]));
     }
     digest.finalize().into()
 }

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use domain::attempt::{AttemptState, OutcomeKind};
+use domain::event::{NewEvent, Timing};
 use domain::ids::DestinationId;
 use domain::retry::RetrySettings;
 
 use super::BacklogWorld;
-use domain::event::{NewEvent, Timing};
 use engine::ports::{DeadLetterFilter, NextTry, TOO_OLD};
 
 const AGE: Duration = Duration::from_millis(1_000);
