@@ -63,7 +63,7 @@ impl Witness {
         let mut seen = self.seen();
         let of = seen.destinations.entry(destination).or_default();
         of.longest = history.iter().map(longest).max().unwrap_or_default();
-        of.history = history;
+        of.note_history(history);
     }
 
     /// Permits were given; `first` says of an attempt whether it is the first

@@ -86,12 +86,37 @@ impl OfDestination {
     /// Where the owner has set a smaller one, or no window is in force but a bucket's, as
     /// much as that covers.
     fn way(&self, attempt: AttemptId) -> Duration {
+        part(attempt, self.covered().min(margin::LEAST))
+    }
+
+    /// The smallest margin that was ever in force.
+    fn covered(&self) -> Duration {
         let covered = |entry: &InForce| match &entry.policy.rate {
             Rate::Limited(limited) if limited.pacing.is_some() => Duration::ZERO,
             _ => entry.policy.margin.of(Period::Second.duration()),
         };
-        let covered = self.history.iter().map(covered).min().unwrap_or_default();
-        part(attempt, covered.min(margin::LEAST))
+        self.history.iter().map(covered).min().unwrap_or_default()
+    }
+
+    /// What was in force so far. An owner who sets a smaller margin gives up what it covered
+    /// of the requests that are on their way as well: these come as others will.
+    pub(super) fn note_history(&mut self, history: Vec<InForce>) {
+        let before = self.covered();
+        self.history = history;
+        if self.covered() < before && !self.ever_counted_answers() {
+            let sends = self.sends.iter();
+            let arrive = sends.map(|(at, attempt)| Arrival::at(*at + self.way(*attempt)));
+            let mut arrivals: Vec<_> = arrive.collect();
+            arrivals.sort_unstable_by_key(|arrival| arrival.read_at);
+            self.arrivals = arrivals;
+        }
+    }
+
+    /// Whether its answers have counted at some time: requests of then may be on their way
+    /// for longer than the margin that counting starts needs.
+    fn ever_counted_answers(&self) -> bool {
+        let mut policies = self.history.iter().map(|entry| &entry.policy);
+        policies.any(|policy| policy.count == Count::Response)
     }
 
     /// Whether its answers have always counted.
@@ -136,10 +161,7 @@ impl Seen {
         let of = self.destinations.entry(destination).or_default();
         let place = of.sends.partition_point(|(other, _)| *other <= at);
         of.sends.insert(place, (at, attempt));
-        // Where they have counted at some time, requests of then may be on their way for
-        // longer than the margin that counting starts needs.
-        let counted = |entry: &InForce| entry.policy.count == Count::Response;
-        if of.history.iter().any(counted) {
+        if of.ever_counted_answers() {
             return Ok(());
         }
         of.arrives(at + of.way(attempt))
