@@ -1,22 +1,25 @@
--- Attempts: the backlog and the ledger, and what is kept beside them. Postgres has both by
--- the day; a file has no partitions, and gives rows back one by one.
+-- Attempts: those that are owed, and the ledger of those that are over; and what is kept
+-- beside them. Postgres has the ledger by the day; a file has no partitions, and gives rows
+-- back one by one.
 
--- An attempt outlives its event, whose payload has a shorter age, so there is no reference.
--- Retention deletes no event with an attempt that is not over or a dead letter that can be
--- replayed.
-create table attempts (
+-- An attempt is a row of `deliveries` as long as it is owed: it waits, has a permit or is
+-- under way. When it is over the row goes, and one of `ledger` is written, once. So what
+-- changes is small, and what is large is only added to. Whoever asks for attempts whatever
+-- their state reads the view `attempts`.
+--
+-- No references: an attempt outlives its event, whose payload has a shorter age. Retention
+-- deletes no event with an attempt that is not over or a dead letter that can be replayed.
+-- Destinations are never deleted, but marked; a trigger sees to that.
+
+-- What is owed. No id is given twice, whatever has gone.
+create table deliveries (
     id integer primary key autoincrement,
     event_id text not null,
-    destination_id text not null references destinations (id),
+    destination_id text not null,
     tenant_id text not null,
     try_number integer not null default 1,
     state text not null default 'waiting'
-        constraint attempts_check_state check (
-            state in (
-                'waiting', 'admitted', 'started', 'succeeded', 'failed', 'unknown', 'not_sent',
-                'cancelled', 'expired'
-            )
-        ),
+        constraint deliveries_check_state check (state in ('waiting', 'admitted', 'started')),
     -- Null: a first attempt that was never admitted. Else when a retry is due,
     -- or the creation of one whose permit was returned.
     due_at integer,
@@ -26,8 +29,6 @@ create table attempts (
     deadline integer,
     -- A coarse limit counts its start, so its outcome folds it.
     coarse integer not null default 0,
-    -- Its start is in start_buckets.
-    folded integer not null default 0,
     -- Its outcome makes room that somebody waits for.
     crowded integer not null default 0,
     -- Where it is counted when it is over: at the end of its answer.
@@ -42,23 +43,12 @@ create table attempts (
     -- what limits count. Until that is known, the latest that it may have been: half a
     -- second after the claim, and never after the deadline.
     started_at integer,
-    finished_at integer,
-    -- Where answers count (`count`): the end of its answer, or of the longest time-out of
-    -- one that nobody has the outcome of. Null where its start counts.
-    counted_at integer,
-    delivery_latency integer generated always as (finished_at - created_at) stored,
-    status integer,
-    error text,
-    response_body blob,
-    dead_letter integer not null default 0,
     -- Tries of the event before its last replay: the policy counts from there.
     tries_before integer not null default 0,
     -- Not admitted from then on; null for never.
     expires_at integer,
     -- The replay that made it.
     replay_id text,
-    -- A dead letter that was replayed, and when.
-    replayed_at integer,
     -- Of the event's payload: how full a batch is, without reading it.
     payload_bytes integer not null default 0,
     -- The attempt in whose request it was sent. A limit counts requests, so
@@ -70,57 +60,126 @@ create table attempts (
     -- The largest batch that it may be in; null is the destination's own.
     -- Halved when a batch is split; 1 goes alone.
     batch_limit integer,
-    constraint attempts_check_admitted check (
+    constraint deliveries_check_permit check ((permit is null) = (state = 'waiting')),
+    constraint deliveries_check_admitted check (
         state <> 'admitted'
-        or (permit is not null and epoch is not null
-            and not_before is not null and deadline is not null)
+        or (epoch is not null and not_before is not null and deadline is not null)
     ),
-    constraint attempts_check_started_at check (
-        (started_at is null) = (state in ('waiting', 'admitted', 'cancelled', 'expired'))
-    ),
-    constraint attempts_check_claimed_at check ((claimed_at is null) = (started_at is null))
+    constraint deliveries_check_started_at check ((started_at is null) = (state <> 'started')),
+    constraint deliveries_check_claimed_at
+        check ((claimed_at is null) = (started_at is null)),
+    constraint deliveries_check_carried check (carried_by is null or state = 'started')
 ) strict;
 
--- The backlog: first attempts in creation order, and the others by when they
--- are due. What is admitted leaves its index.
-create index attempts_first on attempts (destination_id, id)
-    where state = 'waiting' and due_at is null;
-create index attempts_due on attempts (destination_id, due_at, id)
-    where state = 'waiting' and due_at is not null;
-create index attempts_admitted on attempts (destination_id, not_before, deadline)
-    where state = 'admitted';
-create index attempts_deadline on attempts (deadline) where state = 'admitted';
-create index attempts_in_flight on attempts (destination_id)
-    where state = 'started' and carried_by is null;
-create index attempts_claimed on attempts (claimed_at, worker_id) where state = 'started';
+-- First attempts in creation order, and the others by when they are due. What has a permit
+-- leaves its index.
+create index deliveries_first on deliveries (destination_id, id)
+    where permit is null and due_at is null;
+create index deliveries_due on deliveries (destination_id, due_at, id)
+    where permit is null and due_at is not null;
+-- What has a permit or is under way, the latter by its start. A run counts it, and its
+-- starts, from the key alone.
+create index deliveries_held
+    on deliveries (destination_id, state, started_at, not_before, deadline)
+    where permit is not null and carried_by is null;
+-- Permits by when they end, and what is under way by when it was claimed, of any
+-- destination: for whoever looks for those that nobody came back for.
+create index deliveries_deadline on deliveries (deadline) where state = 'admitted';
+create index deliveries_claimed on deliveries (claimed_at) where claimed_at is not null;
+-- What is under way in the request of another.
+create index deliveries_carried on deliveries (destination_id) where carried_by is not null;
+create index deliveries_of_event on deliveries (event_id);
+-- For whoever reads a backlog page by page, which is by id.
+create index deliveries_due_by_id on deliveries (destination_id, id)
+    where permit is null and due_at is not null;
+create index deliveries_expiring on deliveries (expires_at)
+    where permit is null and expires_at is not null;
+create index deliveries_of_replay on deliveries (replay_id) where replay_id is not null;
+
+-- What is over. An id is that of the delivery that it was.
+create table ledger (
+    id integer primary key,
+    event_id text not null,
+    destination_id text not null,
+    tenant_id text not null,
+    try_number integer not null default 1,
+    state text not null
+        constraint ledger_check_state check (
+            state in ('succeeded', 'failed', 'unknown', 'not_sent', 'cancelled', 'expired')
+        ),
+    due_at integer,
+    -- By these a late answer finds one whose outcome nobody knew.
+    permit integer,
+    worker_id text,
+    crowded integer not null default 0,
+    -- Its start is in start_buckets.
+    folded integer not null default 0,
+    created_at integer not null,
+    admitted_at integer,
+    claimed_at integer,
+    started_at integer,
+    finished_at integer,
+    -- Where answers count (`count`): the end of its answer, or of the longest time-out of
+    -- one that nobody has the outcome of. Null where its start counts.
+    counted_at integer,
+    delivery_latency integer generated always as (finished_at - created_at) stored,
+    status integer,
+    error text,
+    response_body blob,
+    dead_letter integer not null default 0,
+    tries_before integer not null default 0,
+    expires_at integer,
+    replay_id text,
+    -- A dead letter that was replayed, and when.
+    replayed_at integer,
+    payload_bytes integer not null default 0,
+    carried_by integer,
+    batch_size integer,
+    batch_limit integer,
+    constraint ledger_check_started_at check (
+        (started_at is null) = (state in ('cancelled', 'expired'))
+    ),
+    constraint ledger_check_claimed_at check ((claimed_at is null) = (started_at is null))
+) strict;
+
 -- Starts, for the windows. `folded` is in the key: admission reads the few that
 -- are not folded, however large the limit and so the number of those that are.
-create index attempts_starts on attempts (destination_id, folded, started_at desc, id desc)
+create index ledger_starts on ledger (destination_id, folded, started_at desc, id desc)
     where started_at is not null and carried_by is null;
-create index attempts_answers on attempts (destination_id, counted_at desc)
+create index ledger_answers on ledger (destination_id, counted_at desc)
     where counted_at is not null and carried_by is null;
-create index attempts_of_event on attempts (event_id);
-create index attempts_of_destination on attempts (destination_id, id);
-
--- For whoever reads a backlog page by page, which is by id.
-create index attempts_due_by_id on attempts (destination_id, id)
-    where state = 'waiting' and due_at is not null;
-
-create index attempts_expiring on attempts (expires_at)
-    where state = 'waiting' and expires_at is not null;
+create index ledger_of_event on ledger (event_id);
+create index ledger_of_destination on ledger (destination_id, id);
 
 -- Dead letters that can be replayed, by when they died: their outcome, or the
 -- start of one whose outcome nobody knows.
-create index attempts_dead
-    on attempts (destination_id, coalesce(finished_at, started_at), id)
+create index ledger_dead
+    on ledger (destination_id, coalesce(finished_at, started_at), id)
     where dead_letter = 1 and replayed_at is null;
-create index attempts_dead_of_tenant
-    on attempts (tenant_id, coalesce(finished_at, started_at), id)
+create index ledger_dead_of_tenant
+    on ledger (tenant_id, coalesce(finished_at, started_at), id)
     where dead_letter = 1 and replayed_at is null;
 -- Whosever they are.
-create index attempts_dead_by_age on attempts (coalesce(finished_at, started_at), id)
+create index ledger_dead_by_age on ledger (coalesce(finished_at, started_at), id)
     where dead_letter = 1 and replayed_at is null;
-create index attempts_of_replay on attempts (replay_id, state) where replay_id is not null;
+create index ledger_of_replay on ledger (replay_id, state) where replay_id is not null;
+
+-- Both, whatever the state, to be read. What a permit said is gone when it is over, but for
+-- its number.
+create view attempts as
+select id, event_id, destination_id, tenant_id, try_number, state, due_at, permit, null as epoch,
+    null as not_before, null as deadline, 0 as coarse, folded, crowded, 0 as by_response,
+    worker_id, created_at, admitted_at, claimed_at, started_at, finished_at, counted_at,
+    delivery_latency, status, error, response_body, dead_letter, tries_before, expires_at,
+    replay_id, replayed_at, payload_bytes, carried_by, batch_size, batch_limit
+from ledger
+union all
+select id, event_id, destination_id, tenant_id, try_number, state, due_at, permit, epoch,
+    not_before, deadline, coarse, 0, crowded, by_response, worker_id, created_at,
+    admitted_at, claimed_at, started_at, null, null, null, null, null, null, 0,
+    tries_before, expires_at, replay_id, null, payload_bytes, carried_by, batch_size,
+    batch_limit
+from deliveries;
 
 -- ---------------------------------------------------------------------------
 -- What is kept beside them.
@@ -191,5 +250,38 @@ create index replays_of_tenant on replays (tenant_id, id);
 create index replays_of_destination on replays (destination_id);
 create index replays_finished on replays (finished_at) where finished_at is not null;
 
--- What has started.
-create view starts as select * from attempts where started_at is not null;
+-- What has started. What is under way is found by its permit.
+create view starts as
+select id, event_id, destination_id, tenant_id, try_number, state, due_at, permit, null as epoch,
+    null as not_before, null as deadline, 0 as coarse, folded, crowded, 0 as by_response,
+    worker_id, created_at, admitted_at, claimed_at, started_at, finished_at, counted_at,
+    delivery_latency, status, error, response_body, dead_letter, tries_before, expires_at,
+    replay_id, replayed_at, payload_bytes, carried_by, batch_size, batch_limit
+from ledger where started_at is not null
+union all
+select id, event_id, destination_id, tenant_id, try_number, state, due_at, permit, epoch,
+    not_before, deadline, coarse, 0, crowded, by_response, worker_id, created_at,
+    admitted_at, claimed_at, started_at, null, null, null, null, null, null, 0,
+    tries_before, expires_at, replay_id, null, payload_bytes, carried_by, batch_size,
+    batch_limit
+from deliveries where permit is not null and state = 'started';
+
+create trigger destinations_before_delete before delete on destinations
+when exists (
+    select 1 from ledger a indexed by ledger_of_destination where a.destination_id = old.id
+) or exists (
+    select 1 from deliveries a indexed by deliveries_first
+    where a.destination_id = old.id and a.permit is null and a.due_at is null
+) or exists (
+    select 1 from deliveries a indexed by deliveries_due
+    where a.destination_id = old.id and a.permit is null and a.due_at is not null
+) or exists (
+    select 1 from deliveries a indexed by deliveries_held
+    where a.destination_id = old.id and a.permit is not null and a.carried_by is null
+) or exists (
+    select 1 from deliveries a indexed by deliveries_carried
+    where a.destination_id = old.id and a.carried_by is not null
+)
+begin
+    select raise(abort, 'the destination has attempts: set deleted_at instead');
+end;

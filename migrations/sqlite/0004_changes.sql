@@ -134,15 +134,31 @@ begin
     update destinations set epoch = epoch + 1
     where id = new.destination_id and new.revokes;
 
-    update attempts
-    set state = iif(new.deleted_at is null, 'waiting', 'cancelled'),
-        due_at = coalesce(due_at, created_at),
+    -- A statement in a trigger cannot name its index but in a query of its own; the wrong
+    -- one would read the destination's whole backlog under the lock.
+    insert into ledger (
+        id, event_id, destination_id, tenant_id, try_number, due_at, created_at, admitted_at,
+        tries_before, expires_at, replay_id, payload_bytes, batch_limit, state
+    )
+    select id, event_id, destination_id, tenant_id, try_number, due_at, created_at, admitted_at,
+        tries_before, expires_at, replay_id, payload_bytes, batch_limit, 'cancelled'
+    from deliveries indexed by deliveries_held
+    where new.revokes and new.deleted_at is not null and destination_id = new.destination_id
+        and state = 'admitted' and permit is not null and carried_by is null;
+
+    delete from deliveries where new.revokes and new.deleted_at is not null and id in (
+        select id from deliveries indexed by deliveries_held
+        where destination_id = new.destination_id and state = 'admitted'
+            and permit is not null and carried_by is null
+    );
+
+    update deliveries
+    set state = 'waiting', due_at = coalesce(due_at, created_at),
         permit = null, epoch = null, not_before = null, deadline = null
     where new.revokes and id in (
-        -- An update in a trigger cannot name its index; the wrong one would
-        -- read the destination's whole ledger under the lock.
-        select id from attempts indexed by attempts_admitted
+        select id from deliveries indexed by deliveries_held
         where destination_id = new.destination_id and state = 'admitted'
+            and permit is not null and carried_by is null
     );
 
     insert into pacing (destination_id, held_until)
@@ -256,8 +272,8 @@ select
 from (
     select destination_id, started_at / 1000000 as second, count(*) as starts,
         avg(delivery_latency) as average_delivery_latency
-    from attempts
-    where started_at is not null and carried_by is null
+    from starts
+    where carried_by is null
     group by destination_id, started_at / 1000000
 ) s
 join limit_history h on h.destination_id = s.destination_id

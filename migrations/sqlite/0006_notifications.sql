@@ -79,8 +79,15 @@ create table dead_letter_tallies (
     tenant_id text not null
 ) strict;
 
-create trigger attempts_tally_dead_letter
-after update of dead_letter on attempts
+create trigger ledger_tally_new_dead_letter after insert on ledger
+when new.dead_letter
+begin
+    insert into dead_letter_tallies (destination_id, tenant_id)
+    values (new.destination_id, new.tenant_id);
+end;
+
+create trigger ledger_tally_dead_letter
+after update of dead_letter on ledger
 when new.dead_letter and not old.dead_letter
 begin
     insert into dead_letter_tallies (destination_id, tenant_id)

@@ -42,6 +42,7 @@ mod managers;
 mod migrate;
 mod operations;
 mod operations_book;
+mod over;
 mod overview;
 mod place;
 mod ports;

@@ -10,6 +10,7 @@ use std::time::Duration;
 use adapters::sqlite::{SqliteStore, system_clock};
 use contract::store::{Backdoor, World};
 use domain::attempt::{AttemptState, OutcomeKind};
+use domain::ids::DestinationId;
 use domain::limit::{Count, Period, Shape};
 use domain::margin;
 use domain::policy::LimitSettings;
@@ -127,6 +128,30 @@ async fn expired_idempotency_keys_are_deleted_a_few_at_a_time() {
     assert_eq!(left(), ["4"]);
 }
 
+#[tokio::test]
+async fn a_destination_with_attempts_is_not_deleted() {
+    let place = Place::new();
+    let path = place.file("paceline.db");
+    let world = open(&path);
+    let waits = world.destination().unlimited().create().await;
+    world.accept(waits, 1).await;
+    let started = world.destination().unlimited().create().await;
+    world.accept(started, 1).await;
+    let permits = world.admit(started).await;
+    world.start(world.worker().await, &permits).await;
+    let without = world.destination().unlimited().create().await;
+    let shell = Shell(path).connect();
+    let delete = |id: DestinationId| {
+        let delete = "delete from destinations where id = ?1";
+        shell.execute(delete, [id.to_string()])
+    };
+    for with in [waits, started] {
+        let refused = delete(with).unwrap_err().to_string();
+        assert!(refused.contains("has attempts"), "{refused}");
+    }
+    assert_eq!(delete(without).unwrap(), 1);
+}
+
 /// Somebody has deleted an event that was still to be sent.
 #[tokio::test]
 async fn what_has_lost_its_event_is_not_sent_and_others_are() {
@@ -137,7 +162,7 @@ async fn what_has_lost_its_event_is_not_sent_and_others_are() {
     world.accept(of, 3).await;
     let permits = world.admit(of).await;
     let shell = Shell(path).connect();
-    let lose = "delete from events where id = (select event_id from attempts where id = ?1)";
+    let lose = "delete from events where id = (select event_id from deliveries where id = ?1)";
     assert_eq!(shell.execute(lose, [permits[1].attempt.0]).unwrap(), 1);
     let worker = world.worker().await;
     let claims = world.store.claim_starts(worker, &permits).await.unwrap();
@@ -159,8 +184,11 @@ async fn a_walk_of_retention_that_fails_waits_and_the_others_go_on() {
     let shell = Shell(path).connect();
     shell
         .execute_batch(
-            "update attempts set state = 'cancelled';
-            create trigger refuse before delete on attempts
+            "insert into ledger (id, event_id, destination_id, tenant_id, created_at, state)
+            select id, event_id, destination_id, tenant_id, created_at, 'cancelled'
+            from deliveries;
+            delete from deliveries;
+            create trigger refuse before delete on ledger
             begin select raise(abort, 'not today'); end;",
         )
         .unwrap();
@@ -395,10 +423,11 @@ async fn a_long_read_does_not_delay_the_path() {
     let destination = world.destination().unlimited().create().await;
     let event = world.accept(destination, 1).await[0];
     let rows = format!(
-        "insert into attempts
-            (event_id, destination_id, tenant_id, state, created_at, claimed_at, started_at)
+        "insert into ledger
+            (id, event_id, destination_id, tenant_id, state, created_at, claimed_at, started_at)
         with recursive n (n) as (values (1) union all select n + 1 from n where n < 300000)
-        select '{event}', '{destination}', '{DEFAULT_TENANT}', 'succeeded', 0, n, n from n"
+        select n + 1000, '{event}', '{destination}', '{DEFAULT_TENANT}', 'succeeded', 0, n, n
+        from n"
     );
     world.sql(&rows).await;
     let auditing = world.clone();

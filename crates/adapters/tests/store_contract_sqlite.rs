@@ -260,8 +260,8 @@ async fn a_survey_finds_starts_that_came_too_early() {
     let second = world.admit(destination).await;
     world.start(worker, &second).await;
     let all_at_once = format!(
-        "update attempts set started_at = (
-            select min(started_at) from attempts where destination_id = '{destination}'
+        "update deliveries set started_at = (
+            select min(started_at) from deliveries where destination_id = '{destination}'
         )
         where destination_id = '{destination}' and started_at is not null"
     );

@@ -152,12 +152,12 @@ impl Ground {
             }
             Under::Sqlite(folder) => {
                 let insert = format!(
-                    "insert into attempts (event_id, destination_id, tenant_id, created_at)
+                    "insert into deliveries (event_id, destination_id, tenant_id, created_at)
                     with recursive n (n) as (
                         values (1) union all select n + 1 from n where n <= {}
                     )
                     select event_id, destination_id, tenant_id, created_at
-                    from n, (select * from attempts order by id limit {EVENTS})
+                    from n, (select * from deliveries order by id limit {EVENTS})
                     limit {rows}",
                     rows as usize / EVENTS
                 );

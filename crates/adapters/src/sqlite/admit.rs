@@ -48,39 +48,41 @@ const DESTINATION: &str = "
 const FIRST_ATTEMPTS: &str = "
     -- admit: first attempts in creation order
     select id, coalesce(expires_at <= ?3, 0), created_at, payload_bytes, batch_limit
-    from attempts indexed by attempts_first
-    where destination_id = ?1 and state = 'waiting' and due_at is null
+    from deliveries indexed by deliveries_first
+    where destination_id = ?1 and permit is null and due_at is null
     order by id limit ?2";
 
 const DUE: &str = "
     -- admit: retries and returned permits that are due
     select id, coalesce(expires_at <= ?3, 0), due_at, payload_bytes, batch_limit
-    from attempts indexed by attempts_due
-    where destination_id = ?1 and state = 'waiting' and due_at is not null and due_at <= ?3
+    from deliveries indexed by deliveries_due
+    where destination_id = ?1 and permit is null and due_at is not null and due_at <= ?3
     order by due_at, id limit ?2";
 
 const PROMISED: &str = "
     -- admit: permits that may still start, as leaders of their batches
     select due_at is null, not_before, payload_bytes, batch_limit
-    from attempts indexed by attempts_admitted
-    where destination_id = ?1 and state = 'admitted' and deadline >= ?2
+    from deliveries indexed by deliveries_held
+    where destination_id = ?1 and permit is not null and carried_by is null
+        and state = 'admitted' and started_at is null and deadline >= ?2
     order by not_before, permit";
 
 const NEXT_DUE: &str = "
     -- admit: when the next of the others is due
-    select due_at from attempts indexed by attempts_due
-    where destination_id = ?1 and state = 'waiting' and due_at is not null and due_at > ?2
+    select due_at from deliveries indexed by deliveries_due
+    where destination_id = ?1 and permit is null and due_at is not null and due_at > ?2
     order by due_at limit 1";
 
 const REPUBLISHED: &str = "
     -- admit: permits that still have time
-    select id, permit, epoch, not_before, deadline from attempts indexed by attempts_admitted
-    where destination_id = ?1 and state = 'admitted' and deadline > ?2
+    select id, permit, epoch, not_before, deadline from deliveries indexed by deliveries_held
+    where destination_id = ?1 and permit is not null and carried_by is null
+        and state = 'admitted' and started_at is null and deadline > ?2
     order by not_before, permit";
 
 const MARK_ADMITTED: &str = "
     -- admit: a permit
-    update attempts
+    update deliveries
     set state = 'admitted', permit = ?2, epoch = ?3, not_before = ?4, deadline = ?5, coarse = ?6,
         crowded = ?7, admitted_at = ?8, by_response = ?9
     where id = ?1 and state = 'waiting'";

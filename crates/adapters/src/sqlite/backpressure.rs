@@ -157,18 +157,17 @@ fn number(row: &Row<'_>, index: usize) -> Result<u64, Fault> {
 fn counts() -> [&'static str; 4] {
     [
         "-- standings: first attempts
-    select destination_id, count(*) from attempts indexed by attempts_first
-    where state = 'waiting' and due_at is null group by destination_id",
+    select destination_id, count(*) from deliveries indexed by deliveries_first
+    where permit is null and due_at is null group by destination_id",
         "-- standings: the others
-    select destination_id, count(*) from attempts indexed by attempts_due
-    where state = 'waiting' and due_at is not null group by destination_id",
-        "-- standings: admitted
-    select destination_id, count(*) from attempts indexed by attempts_admitted
-    where state = 'admitted' group by destination_id",
-        // With what batches carry, which attempts_in_flight leaves out.
-        "-- standings: started
-    select destination_id, count(*) from attempts indexed by attempts_claimed
-    where state = 'started' group by destination_id",
+    select destination_id, count(*) from deliveries indexed by deliveries_due
+    where permit is null and due_at is not null group by destination_id",
+        "-- standings: what has permits, and what is under way
+    select destination_id, count(*) from deliveries indexed by deliveries_held
+    where permit is not null and carried_by is null group by destination_id",
+        "-- standings: what is under way in the request of another
+    select destination_id, count(*) from deliveries indexed by deliveries_carried
+    where carried_by is not null group by destination_id",
     ]
 }
 

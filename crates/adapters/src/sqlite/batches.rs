@@ -18,47 +18,47 @@ const LEADER: &str = "
     -- claim_batches: the leader, and its destination's rules
     select d.batch_max_events, d.batch_max_bytes, d.batch_max_wait_ms,
         a.due_at is null, a.batch_limit, length(e.payload)
-    from attempts a
+    from deliveries a
     join destinations d on d.id = a.destination_id
     join events e on e.id = a.event_id
     where a.id = ?1";
 
 const FIRSTS: &str = "
     -- claim_batches: first attempts
-    select a.id, length(e.payload) from attempts a indexed by attempts_first
+    select a.id, length(e.payload) from deliveries a indexed by deliveries_first
     join events e on e.id = a.event_id
-    where a.destination_id = ?1 and a.state = 'waiting' and a.due_at is null
+    where a.destination_id = ?1 and a.permit is null and a.due_at is null
         and (a.expires_at is null or a.expires_at > ?2) and ?4 is null
     order by a.id limit ?3";
 
 const DUE: &str = "
     -- claim_batches: what is due, of one class
-    select a.id, length(e.payload) from attempts a indexed by attempts_due
+    select a.id, length(e.payload) from deliveries a indexed by deliveries_due
     join events e on e.id = a.event_id
-    where a.destination_id = ?1 and a.state = 'waiting' and a.due_at is not null
+    where a.destination_id = ?1 and a.permit is null and a.due_at is not null
         and a.due_at <= ?2 and a.batch_limit is ?4
         and (a.expires_at is null or a.expires_at > ?2)
     order by a.due_at, a.id limit ?3";
 
 const CARRY: &str = "
     -- claim_batches: it starts with its leader
-    update attempts
+    update deliveries
     set (state, worker_id, permit, epoch, claimed_at, started_at, carried_by, coarse, crowded)
     = (
         select 'started', l.worker_id, l.permit, l.epoch, l.claimed_at, l.started_at, l.id, 0, 0
-        from attempts l where l.id = ?2
+        from deliveries l where l.id = ?2
     )
     where id = ?1 and state = 'waiting'";
 
 const LEADS: &str = "
     -- claim_batches: how many its request has
-    update attempts set batch_size = ?2 where id = ?1";
+    update deliveries set batch_size = ?2 where id = ?1";
 
 const MEMBER: &str = "
     -- claim_batches: what is sent of it
     select a.id, a.event_id, a.try_number, a.tries_before, e.event_type, e.content_type,
         e.payload, e.created_at, e.trace
-    from attempts a join events e on e.id = a.event_id
+    from deliveries a join events e on e.id = a.event_id
     where a.id = ?1";
 
 /// Claims; see [`engine::ports::Store::claim_batches`].

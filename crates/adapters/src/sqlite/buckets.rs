@@ -22,14 +22,13 @@ const ADD: &str = "
 
 const FINAL_ROWS: &str = "
     -- fold: starts that are final and in no bucket, the oldest first
-    select id, started_at from attempts indexed by attempts_starts
-    where destination_id = ?1 and folded = 0 and started_at > ?2 and state <> 'started'
-        and carried_by is null
+    select id, started_at from ledger indexed by ledger_starts
+    where destination_id = ?1 and folded = 0 and started_at > ?2 and carried_by is null
     order by started_at limit ?3";
 
 const MARK_FOLDED: &str = "
     -- fold: it is in its buckets
-    update attempts set folded = 1 where id = ?1";
+    update ledger set folded = 1 where id = ?1";
 
 const DELETE_OLD: &str = "
     -- reap: buckets that no window reaches any more

@@ -7,7 +7,8 @@ use engine::ports::{CancelFrom, CancelStep, CancelledOne, CancelledStep, Catalog
 use rusqlite::Transaction;
 
 use super::fault::Fault;
-use super::rows::{all, execute, first, time, word};
+use super::over;
+use super::rows::{all, first, time, word};
 
 const ATTEMPT: &str = "
     -- cancel_attempt
@@ -17,35 +18,30 @@ const KNOWN: &str = "
     -- cancel_step: is it the tenant's, deleted or not
     select 1 from destinations where id = ?1 and tenant_id = ?2";
 
-const CANCEL: &str = "
-    -- cancel: a permit that it has ends with it
-    update attempts
-    set state = 'cancelled', permit = null, epoch = null, not_before = null, deadline = null
-    where id = ?1 and state in ('waiting', 'admitted')";
-
 const FIRST: &str = "
     -- cancel_step: first attempts
     select a.id, 0, e.created_at < ?4 and (?5 is null or e.event_type = ?5)
-    from attempts a indexed by attempts_first
+    from deliveries a indexed by deliveries_first
     join events e on e.id = a.event_id
-    where a.destination_id = ?1 and a.state = 'waiting' and a.due_at is null
+    where a.destination_id = ?1 and a.permit is null and a.due_at is null
         and a.id > ?3 and ?2 is not null
     order by a.id limit ?6";
 
 const ADMITTED: &str = "
     -- cancel_step: what is admitted
     select a.id, 0, e.created_at < ?4 and (?5 is null or e.event_type = ?5)
-    from attempts a indexed by attempts_admitted
+    from deliveries a indexed by deliveries_held
     join events e on e.id = a.event_id
-    where a.destination_id = ?1 and a.state = 'admitted' and a.id > ?3 and ?2 is not null
+    where a.destination_id = ?1 and a.permit is not null and a.carried_by is null
+        and a.state = 'admitted' and a.id > ?3 and ?2 is not null
     order by a.id limit ?6";
 
 const DUE: &str = "
     -- cancel_step: the others
     select a.id, a.due_at, e.created_at < ?4 and (?5 is null or e.event_type = ?5)
-    from attempts a indexed by attempts_due
+    from deliveries a indexed by deliveries_due
     join events e on e.id = a.event_id
-    where a.destination_id = ?1 and a.state = 'waiting' and a.due_at is not null
+    where a.destination_id = ?1 and a.permit is null and a.due_at is not null
         and (a.due_at, a.id) > (?2, ?3)
     order by a.due_at, a.id limit ?6";
 
@@ -66,7 +62,7 @@ pub(super) fn attempt(
         AttemptState::Cancelled => return Ok(CancelledOne::Cancelled(None)),
         other => return Ok(CancelledOne::TooLate(other)),
     }
-    execute(tx, CANCEL, [attempt.0])?;
+    over::cancel(tx, attempt)?;
     let freed = state == AttemptState::Admitted;
     let wake = freed.then(|| Wake::unblocked(destination));
     Ok(CancelledOne::Cancelled(wake))
@@ -105,7 +101,7 @@ pub(super) fn step(
     })?;
     let mut cancelled = 0_u32;
     for (id, ..) in candidates.iter().filter(|(_, _, matches)| *matches) {
-        cancelled += u32::try_from(execute(tx, CANCEL, [id.0])?).unwrap_or(0);
+        cancelled += u32::from(over::cancel(tx, *id)?);
     }
     let more = candidates.len() >= step.limit as usize;
     let freed = matches!(step.from, CancelFrom::Admitted(_)) && cancelled > 0;

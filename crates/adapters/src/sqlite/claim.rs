@@ -16,6 +16,7 @@ use engine::ports::{
 use rusqlite::{Row, Transaction};
 
 use super::fault::Fault;
+use super::over;
 use super::record::record_outcomes;
 use super::rows::{execute, first, maybe_time, word};
 use super::secrets;
@@ -31,12 +32,12 @@ const ALIVE: &str = "
     select 1 from workers where id = ?1 and retired = 0 and seen_at >= ?2";
 
 const ROW: &str = "
-    -- claim_starts: the row, whatever has become of it
+    -- claim_starts: the row, if it is owed
     select a.event_id, a.try_number, a.epoch, a.not_before, a.deadline,
         d.epoch, d.state, d.deleted_at,
         nullif(max(coalesce(p.held_until, 0), coalesce(h.held_until, 0)), 0),
         a.tries_before, d.retry_policy, a.state, a.permit, a.destination_id
-    from attempts a
+    from deliveries a
     join destinations d on d.id = a.destination_id
     left join pacing p on p.destination_id = a.destination_id
     left join health h on h.destination_id = a.destination_id
@@ -45,12 +46,12 @@ const ROW: &str = "
 /// When it is sent is not known yet: it is counted at its latest start.
 const START: &str = "
     -- claim_starts: it starts
-    update attempts set state = 'started', claimed_at = ?2, worker_id = ?3, started_at = ?4
+    update deliveries set state = 'started', claimed_at = ?2, worker_id = ?3, started_at = ?4
     where id = ?1";
 
 const SENT: &str = "
     -- report_sends: when it was sent
-    update attempts set started_at = min(started_at, claimed_at + ?5)
+    update deliveries set started_at = min(started_at, claimed_at + ?5)
     where id = ?1 and permit = ?2 and worker_id = ?3 and destination_id = ?4
         and state = 'started'";
 
@@ -60,12 +61,14 @@ const EVENT: &str = "
 
 const RETURN: &str = "
     -- the permit ends unused
-    update attempts
-    set state = iif((select deleted_at from destinations where id = destination_id) is null,
-            'waiting', 'cancelled'),
-        due_at = coalesce(due_at, created_at),
+    update deliveries
+    set state = 'waiting', due_at = coalesce(due_at, created_at),
         permit = null, epoch = null, not_before = null, deadline = null
     where id = ?1 and state = 'admitted' and permit = ?2 and destination_id = ?3";
+
+const IS_DELETED: &str = "
+    -- the permit has ended: is there anything to wait for
+    select 1 from destinations where id = ?1 and deleted_at is not null";
 
 const TARGET: &str = "
     -- targets
@@ -227,18 +230,25 @@ fn recorded(row: &Row<'_>, attempt: AttemptId) -> Result<Option<Permit>, Fault> 
     }))
 }
 
-fn key(permit: &Permit) -> (i64, i64, String) {
-    (
-        permit.attempt.0,
-        permit.number.0,
-        permit.destination.to_string(),
-    )
-}
-
 /// Moves a row back to waiting (or cancels it, if its destination is gone) if
 /// it is still admitted under this number. Whether it did.
 pub(super) fn return_permit(tx: &Transaction<'_>, permit: &Permit) -> Result<bool, Fault> {
-    Ok(execute(tx, RETURN, key(permit))? > 0)
+    let destination = permit.destination.to_string();
+    give_back(tx, (permit.attempt.0, permit.number.0, &destination))
+}
+
+/// The same by what the row holds: the attempt, the number and the destination.
+pub(super) fn give_back(
+    tx: &Transaction<'_>,
+    (id, number, destination): (i64, i64, &str),
+) -> Result<bool, Fault> {
+    if execute(tx, RETURN, (id, number, destination))? == 0 {
+        return Ok(false);
+    }
+    if first(tx, IS_DELETED, [destination], |_| Ok(()))?.is_some() {
+        over::cancel(tx, AttemptId(id))?;
+    }
+    Ok(true)
 }
 
 /// Notes sends; see [`engine::ports::Store::report_sends`].

@@ -3,18 +3,20 @@
 
 use std::time::Duration;
 
+use domain::attempt::AttemptState;
 use domain::ids::{AttemptId, DestinationId, WorkerId};
 use domain::time::Timestamp;
 use engine::ports::{
-    ClaimAnswer, Heartbeat, LedgerPosition, ReapRules, Run, RunResult, SurveyRules, Sweep,
-    WatchRules,
+    AttemptFilter, ClaimAnswer, Heartbeat, LedgerPosition, ReapRules, Run, RunResult, SurveyRules,
+    Sweep, WatchRules,
 };
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, StatementStatus};
 use uuid::Uuid;
 
 use super::{
-    admit, claim, fleet, ledger, migrate, prepare, reap, rows, survey, sweep, usage, watch,
+    admit, claim, fleet, found_attempts, ledger, migrate, prepare, reap, rows, survey, sweep,
+    usage, watch,
 };
 
 const ID: Uuid = Uuid::from_u128(0xd);
@@ -40,14 +42,15 @@ fn with_rows(size: u32) -> Connection {
         insert into n
         with recursive n (n) as (values (1) union all select n + 1 from n where n < {size})
         select n from n;
-        insert into attempts
+        insert into ledger
             (event_id, destination_id, tenant_id, state, created_at, claimed_at, started_at, folded)
         select '{EVENT}', '{ID}', '{TENANT}', 'succeeded', 0, {now} - 10000000 * n,
             {now} - 10000000 * n, 1 from n;
-        insert into attempts (event_id, destination_id, tenant_id, state, due_at, created_at)
-        select '{EVENT}', '{ID}', '{TENANT}', 'waiting', null, {now} - n from n
-        union all select '{EVENT}', '{ID}', '{TENANT}', 'waiting', {now} - n, 0 from n
-        union all select '{EVENT}', '{ID}', '{TENANT}', 'waiting', {now} + n, 0 from n;"
+        insert into sqlite_sequence (name, seq) values ('deliveries', {size});
+        insert into deliveries (event_id, destination_id, tenant_id, due_at, created_at)
+        select '{EVENT}', '{ID}', '{TENANT}', null, {now} - n from n
+        union all select '{EVENT}', '{ID}', '{TENANT}', {now} - n, 0 from n
+        union all select '{EVENT}', '{ID}', '{TENANT}', {now} + n, 0 from n;"
     );
     connection.execute_batch(&insert).unwrap();
     connection
@@ -220,4 +223,28 @@ fn cost_of_a_page(size: u32) -> i32 {
 #[test]
 fn a_page_of_what_waits_costs_the_same_whatever_waits() {
     assert_eq!(cost_of_a_page(1_000), cost_of_a_page(20_000));
+}
+
+/// The steps of a look for a tenant's attempts of a kind, and of a destination's newest.
+fn cost_of_a_search(size: u32) -> i32 {
+    let mut connection = with_rows(size);
+    let tx = connection.transaction().unwrap();
+    let filter = AttemptFilter {
+        state: Some(AttemptState::Succeeded),
+        ..AttemptFilter::default()
+    };
+    let tenant = engine::ports::DEFAULT_TENANT;
+    found_attempts::page(&tx, tenant, (&filter, None), 10).unwrap();
+    let of = DestinationId(ID);
+    let newest = ledger::attempts(&tx, tenant, of, None, 10).unwrap();
+    assert_eq!(newest.len(), 10);
+    let statements = [found_attempts::examined(), ledger::newest_of_destination()];
+    steps(&tx, &statements.each_ref().map(String::as_str))
+}
+
+#[test]
+fn a_search_costs_the_same_whatever_is_kept() {
+    let small = cost_of_a_search(12_000);
+    assert!(small > 20, "nothing was measured: {small}");
+    assert_eq!(small, cost_of_a_search(30_000));
 }

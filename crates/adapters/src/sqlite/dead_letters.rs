@@ -17,14 +17,14 @@ const ONE: &str = "
     select a.id, a.event_id, a.destination_id, a.try_number, a.state, a.dead_letter, a.created_at,
         a.admitted_at, a.started_at, a.finished_at, a.status, a.error, a.response_body, a.replay_id,
         e.event_type, coalesce(a.finished_at, a.started_at), a.replayed_at
-    from attempts a left join events e on e.id = a.event_id
+    from ledger a left join events e on e.id = a.event_id
     where a.id = ?1 and a.tenant_id = ?2 and a.dead_letter = 1";
 
 const OF_DESTINATION: &str = "
     -- dead_letters: of one destination
     select a.id, coalesce(a.finished_at, a.started_at),
         (?6 is null or a.status is ?6) and (?7 is null or e.event_type is ?7)
-    from attempts a indexed by attempts_dead
+    from ledger a indexed by ledger_dead
     join events e on e.id = a.event_id
     where a.tenant_id = ?1 and a.destination_id = ?9 and a.dead_letter = 1
         and a.replayed_at is null
@@ -38,7 +38,7 @@ const OF_TENANT: &str = "
     -- dead_letters: of all
     select a.id, coalesce(a.finished_at, a.started_at),
         (?6 is null or a.status is ?6) and (?7 is null or e.event_type is ?7)
-    from attempts a indexed by attempts_dead_of_tenant
+    from ledger a indexed by ledger_dead_of_tenant
     join events e on e.id = a.event_id
     where a.tenant_id = ?1 and ?9 is null and a.dead_letter = 1
         and a.replayed_at is null
@@ -54,7 +54,7 @@ const DESTINATIONS: &str = "
         exists (
             select 1 from (
                 select a.event_id, a.status
-                from attempts a indexed by attempts_dead
+                from ledger a indexed by ledger_dead
                 where a.destination_id = d.id and a.dead_letter = 1 and a.replayed_at is null
                     and coalesce(a.finished_at, a.started_at) >= ?2
                     and coalesce(a.finished_at, a.started_at) < ?3
@@ -65,7 +65,7 @@ const DESTINATIONS: &str = "
             where (?5 is null or examined.status is ?5) and (?6 is null or e.event_type is ?6)
         )
         or exists (
-            select 1 from attempts a indexed by attempts_dead
+            select 1 from ledger a indexed by ledger_dead
             where a.destination_id = d.id and a.dead_letter = 1 and a.replayed_at is null
                 and coalesce(a.finished_at, a.started_at) >= ?2
                 and coalesce(a.finished_at, a.started_at) < ?3

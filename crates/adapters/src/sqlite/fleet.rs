@@ -24,14 +24,9 @@ const FLEET: &str = "
 /// Bounded by the permits that are out and by what the workers have in hand.
 const LOADS: &str = "
     -- fleet: loads
-    select tenant_id, sum(outstanding), sum(in_flight) from (
-        select tenant_id, count(*) as outstanding, 0 as in_flight
-        from attempts indexed by attempts_admitted where state = 'admitted' group by tenant_id
-        union all
-        select tenant_id, 0, count(*)
-        from attempts indexed by attempts_in_flight
-        where state = 'started' and carried_by is null group by tenant_id
-    )
+    select tenant_id, sum(state = 'admitted'), sum(state = 'started')
+    from deliveries indexed by deliveries_held
+    where permit is not null and carried_by is null
     group by tenant_id order by tenant_id";
 
 /// Notes a sign of life; see [`engine::ports::Store::heartbeat`].

@@ -10,15 +10,17 @@ use engine::ports::{
 use rusqlite::Transaction;
 
 use super::fault::Fault;
-use super::ledger::one;
+use super::ledger::{NEWEST, of_ids};
 use super::rows::{all, word};
 
 const PLACES: &str = "
     -- find_attempts: where; one more than may be read
     select id from destinations where tenant_id = ?1 and (?2 is null or id = ?2) limit ?3";
 
-const EXAMINED: &str = "
-    -- find_attempts: what is examined at one place
+/// The newest of one place.
+pub(super) fn examined() -> String {
+    format!(
+        "-- find_attempts: what is examined at one place
     select a.id,
         (?6 is null or a.state = ?6)
         and (?4 is null or a.created_at >= ?4)
@@ -27,9 +29,17 @@ const EXAMINED: &str = "
             select 1 from events e where e.id = a.event_id and e.event_type = ?7
         )),
         coalesce(a.created_at < ?4 - ?8, 0)
-    from attempts a indexed by attempts_of_destination
-    where a.destination_id = ?1 and a.id < ?2
-    order by a.id desc limit ?3";
+    from (
+        select newest.id, coalesce(l.state, d.state) as state,
+            coalesce(l.created_at, d.created_at) as created_at,
+            coalesce(l.event_id, d.event_id) as event_id
+        from ({NEWEST}) newest
+        left join ledger l on l.id = newest.id
+        left join deliveries d on d.id = newest.id
+    ) a
+    order by a.id desc"
+    )
+}
 
 /// A page of them.
 pub(super) fn page(
@@ -47,6 +57,7 @@ pub(super) fn page(
         return Err(CatalogError::too_many_places().into());
     }
     let each = each_place(MAX_ATTEMPTS_EXAMINED, places.len());
+    let sql = examined();
     let mut examined = Vec::new();
     for place in places {
         let params = (
@@ -59,7 +70,7 @@ pub(super) fn page(
             &filter.event_type,
             micros(ATTEMPTS_IN_ORDER),
         );
-        examined.extend(all(tx, EXAMINED, params, |row| {
+        examined.extend(all(tx, &sql, params, |row| {
             Ok(Examined {
                 place,
                 attempt: AttemptId(row.get(0)?),
@@ -69,9 +80,8 @@ pub(super) fn page(
         })?);
     }
     let (ids, next) = newest(&examined, each, limit);
-    let mut attempts = Vec::with_capacity(ids.len());
-    for id in ids {
-        attempts.extend(one(tx, id)?);
-    }
-    Ok(AttemptPage { attempts, next })
+    Ok(AttemptPage {
+        attempts: of_ids(tx, &ids)?,
+        next,
+    })
 }

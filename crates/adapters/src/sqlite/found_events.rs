@@ -22,25 +22,31 @@ const EVENTS: &str = "
         and (?6 is null or e.created_at >= ?6)
         and (?7 is null or e.created_at < ?7)
         and (?8 is null or instr(e.id, ?8) > 0)
-        and ((?9 is null and ?10 is null) or exists (
-            select 1 from attempts a
-            where a.event_id = e.id and (?9 is null or a.state = ?9)
-                and (?10 is null or a.destination_id = ?10)
-        ))
+        and ((?9 is null and ?10 is null)
+            or exists (
+                select 1 from deliveries a indexed by deliveries_of_event
+                where a.event_id = e.id and (?9 is null or a.state = ?9)
+                    and (?10 is null or a.destination_id = ?10)
+            )
+            or exists (
+                select 1 from ledger a indexed by ledger_of_event
+                where a.event_id = e.id and (?9 is null or a.state = ?9)
+                    and (?10 is null or a.destination_id = ?10)
+            ))
     from events e indexed by events_of_tenant
     where e.tenant_id = ?1 and e.id >= ?2 and e.id < ?3 order by e.id desc limit ?4";
 
 const EVENT: &str = "
     -- find_events: one
     select e.event_type, length(e.payload), e.created_at,
-        (select count(*) from attempts a where a.event_id = e.id),
-        (select a.state from attempts a where a.event_id = e.id order by a.id desc limit 1),
+        (select count(*) from attempts a where a.event_id = ?1),
+        (select a.state from attempts a where a.event_id = ?1 order by a.id desc limit 1),
         iif(?2 is null, null, (
             select count(*) from attempts a
-            where a.event_id = e.id and a.state = ?2 and (?3 is null or a.destination_id = ?3)
+            where a.event_id = ?1 and a.state = ?2 and (?3 is null or a.destination_id = ?3)
         )),
-        (select count(distinct a.destination_id) from attempts a where a.event_id = e.id),
-        (select a.destination_id from attempts a where a.event_id = e.id limit 1)
+        (select count(distinct a.destination_id) from attempts a where a.event_id = ?1),
+        (select a.destination_id from attempts a where a.event_id = ?1 limit 1)
     from events e where e.id = ?1";
 
 /// A page of them.

@@ -5,11 +5,12 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use domain::health::{BreakerSettings, Health, Hold, Observation, Verdict};
-use domain::ids::{AttemptId, DestinationId, PermitNumber};
+use domain::ids::DestinationId;
 use domain::time::Timestamp;
 use engine::ports::{HealthChange, HealthEvent, Wake};
 use rusqlite::{Connection, Row, Transaction};
 
+use super::claim::give_back;
 use super::destinations::dated;
 use super::fault::Fault;
 use super::rows::{all, execute, first, maybe_time, parse};
@@ -63,15 +64,9 @@ const DISABLE: &str = "
 
 const ADMITTED: &str = "
     -- health: permits that a hold outlives
-    select id, permit from attempts indexed by attempts_admitted
-    where destination_id = ?1 and state = 'admitted'";
-
-const RETURN: &str = "
-    -- health: such a permit ends unused
-    update attempts
-    set state = 'waiting', due_at = coalesce(due_at, created_at),
-        permit = null, epoch = null, not_before = null, deadline = null
-    where id = ?1 and state = 'admitted' and permit = ?2";
+    select id, permit from deliveries indexed by deliveries_held
+    where destination_id = ?1 and permit is not null and carried_by is null
+        and state = 'admitted'";
 
 /// A destination's settings and what is remembered of it.
 pub(super) struct Remembered {
@@ -196,11 +191,10 @@ fn carry_out(
     if verdict.disable.is_some() {
         dated(tx, now, || execute(tx, DISABLE, [&key]))?;
     } else if verdict.held {
-        let admitted = all(tx, ADMITTED, [&key], |row| {
-            Ok((AttemptId(row.get(0)?), PermitNumber(row.get(1)?)))
-        })?;
-        for (attempt, number) in &admitted {
-            execute(tx, RETURN, (attempt.0, number.0))?;
+        let admitted: Vec<(i64, i64)> =
+            all(tx, ADMITTED, [&key], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        for (id, number) in &admitted {
+            give_back(tx, (*id, *number, &key))?;
         }
         if !admitted.is_empty() {
             // The floor of the last run counted them.

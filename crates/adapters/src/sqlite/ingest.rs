@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 
-use domain::attempt::AttemptState;
 use domain::destination::DestinationState;
 use domain::event::{Audience, MAX_DESTINATIONS, NewEvent};
 use domain::ids::{DestinationId, TenantId};
@@ -37,14 +36,13 @@ const INSERT_EVENT: &str = "
         (id, tenant_id, event_type, content_type, payload, created_at, trace, directed)
     values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
 
-const INSERT_ATTEMPT: &str = "
-    -- accept_events: its attempts
-    insert into attempts
-        (event_id, destination_id, tenant_id, try_number, state, created_at, payload_bytes,
-        due_at, expires_at)
-    select ?1, ?2, ?3, 1, ?4, ?5, ?6, ?7, coalesce(min(by_age, ?8), by_age, ?8)
+const INSERT_DELIVERY: &str = "
+    -- accept_events: its deliveries
+    insert into deliveries
+        (event_id, destination_id, tenant_id, created_at, payload_bytes, due_at, expires_at)
+    select ?1, ?2, ?3, ?4, ?5, ?6, coalesce(min(by_age, ?7), by_age, ?7)
     from (
-        select coalesce(?7, ?5) + max_age_ms * 1000 as by_age from destinations where id = ?2
+        select coalesce(?6, ?4) + max_age_ms * 1000 as by_age from destinations where id = ?2
     )";
 
 /// Accepts a batch; see [`engine::ports::Store::accept_events`].
@@ -115,19 +113,17 @@ fn insert(
         event.audience.named().is_some(),
     );
     execute(tx, INSERT_EVENT, row)?;
-    let waiting = AttemptState::Waiting.as_str();
     for destination in to {
         let row = (
             &id,
             destination.to_string(),
             &tenant,
-            waiting,
             now.as_micros(),
             i64::try_from(event.payload.len()).unwrap_or(i64::MAX),
             event.timing.due_at(now).map(Timestamp::as_micros),
             event.timing.expires_at.map(Timestamp::as_micros),
         );
-        execute(tx, INSERT_ATTEMPT, row)?;
+        execute(tx, INSERT_DELIVERY, row)?;
     }
     Ok(())
 }

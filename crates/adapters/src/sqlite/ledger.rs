@@ -4,7 +4,7 @@ use domain::compliance::Start;
 use domain::ids::{AttemptId, DestinationId, EventId, TenantId};
 use domain::time::Timestamp;
 use engine::ports::{AttemptView, CatalogError, EventSummary, LedgerPosition, LedgerRow};
-use rusqlite::{Connection, Row};
+use rusqlite::{Connection, Params, Row};
 
 use super::fault::Fault;
 use super::rows::{all, first, maybe_time, parse, time, word};
@@ -22,17 +22,33 @@ const EVENT: &str = "
     select event_type, content_type, length(payload), created_at
     from events where id = ?1 and tenant_id = ?2";
 
+const OF_EVENT: &str = "
+    -- event: its newest attempts
+    select * from (
+        select * from (
+            select id from ledger indexed by ledger_of_event
+            where event_id = ?1 order by id desc limit ?2
+        )
+        union all
+        select * from (
+            select id from deliveries indexed by deliveries_of_event
+            where event_id = ?1 order by id desc limit ?2
+        )
+    )
+    order by id desc limit ?2";
+
 const OWNED: &str = "
     -- attempts: is it the tenant's, deleted or not
     select 1 from destinations where id = ?1 and tenant_id = ?2";
 
-/// By start. The two halves of the index are in the same order, and merged.
+/// By start. The two halves of the index, and what is under way, are in the same order,
+/// and merged.
 const STARTED: &str = "
     -- ledger: what started
     select * from (
         select * from (
             select id, coalesce(due_at, created_at), started_at, finished_at, state, status
-            from attempts indexed by attempts_starts
+            from ledger indexed by ledger_starts
             where destination_id = ?1 and folded = 0 and started_at >= ?2 and started_at < ?3
                 and (started_at, id) > (?4, ?5) and carried_by is null
             order by started_at, id limit ?6
@@ -40,29 +56,46 @@ const STARTED: &str = "
         union all
         select * from (
             select id, coalesce(due_at, created_at), started_at, finished_at, state, status
-            from attempts indexed by attempts_starts
+            from ledger indexed by ledger_starts
             where destination_id = ?1 and folded = 1 and started_at >= ?2 and started_at < ?3
                 and (started_at, id) > (?4, ?5) and carried_by is null
+            order by started_at, id limit ?6
+        )
+        union all
+        select * from (
+            select id, coalesce(due_at, created_at), started_at, null, state, null
+            from deliveries indexed by deliveries_held
+            where destination_id = ?1 and state = 'started' and started_at >= ?2
+                and started_at < ?3 and (started_at, id) > (?4, ?5)
+                and permit is not null and carried_by is null
             order by started_at, id limit ?6
         )
     )
     order by 3, 1 limit ?6";
 
-/// The same backwards, from the index alone.
+/// The same backwards, from the indexes alone.
 const STARTS_BEFORE: &str = "
     -- starts_before
     select * from (
         select * from (
-            select started_at, id from attempts indexed by attempts_starts
+            select started_at, id from ledger indexed by ledger_starts
             where destination_id = ?1 and folded = 0 and started_at >= ?2 and started_at <= ?3
                 and (started_at, id) < (?3, ?4) and carried_by is null
             order by started_at desc, id desc limit ?5
         )
         union all
         select * from (
-            select started_at, id from attempts indexed by attempts_starts
+            select started_at, id from ledger indexed by ledger_starts
             where destination_id = ?1 and folded = 1 and started_at >= ?2 and started_at <= ?3
                 and (started_at, id) < (?3, ?4) and carried_by is null
+            order by started_at desc, id desc limit ?5
+        )
+        union all
+        select * from (
+            select started_at, id from deliveries indexed by deliveries_held
+            where destination_id = ?1 and state = 'started' and started_at >= ?2
+                and started_at <= ?3 and (started_at, id) < (?3, ?4)
+                and permit is not null and carried_by is null
             order by started_at desc, id desc limit ?5
         )
     )
@@ -70,27 +103,26 @@ const STARTS_BEFORE: &str = "
 
 const NOT_STARTED: &str = "
     -- ledger: what waits
-    select * from (
+    select id, due, null, null, state, null from (
         select * from (
-            select id, created_at, started_at, finished_at, state, status
-            from attempts indexed by attempts_first
-            where destination_id = ?1 and state = 'waiting' and due_at is null
+            select id, created_at as due, state from deliveries indexed by deliveries_first
+            where destination_id = ?1 and permit is null and due_at is null
                 and created_at < ?2 and id > ?3
             order by id limit ?4
         )
         union all
         select * from (
-            select id, due_at, started_at, finished_at, state, status
-            from attempts indexed by attempts_due_by_id
-            where destination_id = ?1 and state = 'waiting' and due_at is not null
+            select id, due_at, state from deliveries indexed by deliveries_due_by_id
+            where destination_id = ?1 and permit is null and due_at is not null
                 and due_at < ?2 and id > ?3
             order by id limit ?4
         )
         union all
         select * from (
-            select id, coalesce(due_at, created_at), started_at, finished_at, state, status
-            from attempts indexed by attempts_admitted
+            select id, coalesce(due_at, created_at), state
+            from deliveries indexed by deliveries_held
             where destination_id = ?1 and state = 'admitted'
+                and permit is not null and carried_by is null
                 and coalesce(due_at, created_at) < ?2 and id > ?3
             order by id limit ?4
         )
@@ -101,15 +133,50 @@ const BACKLOG: &str = "
     -- backlogs
     select (
         select count(*) from (
-            select 1 from attempts indexed by attempts_first
-            where destination_id = ?1 and state = 'waiting' and due_at is null limit ?2
+            select 1 from deliveries indexed by deliveries_first
+            where destination_id = ?1 and permit is null and due_at is null limit ?2
         )
     ) + (
         select count(*) from (
-            select 1 from attempts indexed by attempts_due
-            where destination_id = ?1 and state = 'waiting' and due_at is not null limit ?2
+            select 1 from deliveries indexed by deliveries_due
+            where destination_id = ?1 and permit is null and due_at is not null limit ?2
         )
     )";
+
+/// The ids of the newest attempts of a destination (`?1`) before one of them (`?2`), as
+/// many as `?3` of them: by each index that has some, merged.
+pub(super) const NEWEST: &str = "
+    select * from (
+        select * from (
+            select id from ledger indexed by ledger_of_destination
+            where destination_id = ?1 and id < ?2 order by id desc limit ?3
+        )
+        union all
+        select * from (
+            select id from deliveries indexed by deliveries_first
+            where destination_id = ?1 and permit is null and due_at is null and id < ?2
+            order by id desc limit ?3
+        )
+        union all
+        select * from (
+            select id from deliveries indexed by deliveries_due_by_id
+            where destination_id = ?1 and permit is null and due_at is not null and id < ?2
+            order by id desc limit ?3
+        )
+        union all
+        select * from (
+            select id from deliveries indexed by deliveries_held
+            where destination_id = ?1 and permit is not null and carried_by is null and id < ?2
+            order by id desc limit ?3
+        )
+        union all
+        select * from (
+            select id from deliveries indexed by deliveries_carried
+            where destination_id = ?1 and carried_by is not null and id < ?2
+            order by id desc limit ?3
+        )
+    )
+    order by id desc limit ?3";
 
 #[cfg(test)]
 pub(super) const OF_WHAT_WAITS: [&str; 1] = [NOT_STARTED];
@@ -131,8 +198,7 @@ pub(super) fn event(
         })
     })?;
     let summary = summary.ok_or(CatalogError::NotFound("event"))?;
-    let newest = format!("{VIEW} where event_id = ?1 order by id desc limit ?2");
-    let mut attempts = all(connection, &newest, (&key, EVENT_ATTEMPTS), view)?;
+    let mut attempts = newest(connection, OF_EVENT, (&key, EVENT_ATTEMPTS))?;
     attempts.reverse();
     Ok((summary, attempts))
 }
@@ -149,8 +215,30 @@ pub(super) fn attempts(
     let owned = first(connection, OWNED, (&key, tenant.to_string()), |_| Ok(()))?;
     owned.ok_or(CatalogError::NotFound("destination"))?;
     let before = before.map_or(i64::MAX, |before| before.0);
-    let page = format!("{VIEW} where destination_id = ?1 and id < ?2 order by id desc limit ?3");
-    all(connection, &page, (&key, before, limit), view)
+    newest(connection, &newest_of_destination(), (&key, before, limit))
+}
+
+pub(super) fn newest_of_destination() -> String {
+    format!("-- attempts: which{NEWEST}")
+}
+
+/// Reads those whose ids a statement finds.
+pub(super) fn newest(
+    connection: &Connection,
+    which: &str,
+    params: impl Params,
+) -> Result<Vec<AttemptView>, Fault> {
+    let ids = all(connection, which, params, |row| Ok(AttemptId(row.get(0)?)))?;
+    of_ids(connection, &ids)
+}
+
+/// Reads some, in their order; what has gone meanwhile is left out.
+pub(super) fn of_ids(
+    connection: &Connection,
+    ids: &[AttemptId],
+) -> Result<Vec<AttemptView>, Fault> {
+    let read = |id: &AttemptId| one(connection, *id).transpose();
+    ids.iter().filter_map(read).collect()
 }
 
 /// Reads one, whosever it is.

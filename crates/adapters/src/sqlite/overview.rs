@@ -15,7 +15,7 @@ use rusqlite::Transaction;
 
 use super::fault::Fault;
 use super::harm::{BY_HARM, IS_TROUBLED};
-use super::ledger::view;
+use super::ledger::{self, view};
 use super::rows::{all, first, maybe_time, time, word};
 use super::{SqliteStore, all_destinations, found_attempts, found_events};
 
@@ -35,11 +35,15 @@ const NAME: &str = "
 const STARTED_SINCE: &str = "
     -- glance: starts
     select count(*) from (
-        select 1 from attempts indexed by attempts_starts
+        select 1 from ledger indexed by ledger_starts
         where destination_id = ?1 and folded = 0 and started_at > ?2 and carried_by is null
         union all
-        select 1 from attempts indexed by attempts_starts
+        select 1 from ledger indexed by ledger_starts
         where destination_id = ?1 and folded = 1 and started_at > ?2 and carried_by is null
+        union all
+        select 1 from deliveries indexed by deliveries_held
+        where destination_id = ?1 and state = 'started' and started_at > ?2
+            and permit is not null and carried_by is null
         limit ?3
     )";
 
@@ -48,7 +52,7 @@ const ANSWERS: &str = "
     select * from (
         select * from (
             select state, status, finished_at - started_at, started_at
-            from attempts indexed by attempts_starts
+            from ledger indexed by ledger_starts
             where destination_id = ?1 and folded = 0 and started_at > ?2 and carried_by is null
                 and finished_at is not null
             order by started_at desc, id desc limit ?3
@@ -56,7 +60,7 @@ const ANSWERS: &str = "
         union all
         select * from (
             select state, status, finished_at - started_at, started_at
-            from attempts indexed by attempts_starts
+            from ledger indexed by ledger_starts
             where destination_id = ?1 and folded = 1 and started_at > ?2 and carried_by is null
                 and finished_at is not null
             order by started_at desc, id desc limit ?3
@@ -68,14 +72,21 @@ const STARTS: &str = "
     -- starts: by step, of the newest
     select started_at / ?3 * ?3, count(*) from (
         select * from (
-            select started_at from attempts indexed by attempts_starts
+            select started_at from ledger indexed by ledger_starts
             where destination_id = ?1 and folded = 0 and started_at >= ?2 and carried_by is null
             order by started_at desc, id desc limit ?4
         )
         union all
         select * from (
-            select started_at from attempts indexed by attempts_starts
+            select started_at from ledger indexed by ledger_starts
             where destination_id = ?1 and folded = 1 and started_at >= ?2 and carried_by is null
+            order by started_at desc, id desc limit ?4
+        )
+        union all
+        select * from (
+            select started_at from deliveries indexed by deliveries_held
+            where destination_id = ?1 and state = 'started' and started_at >= ?2
+                and permit is not null and carried_by is null
             order by started_at desc, id desc limit ?4
         )
     )
@@ -83,19 +94,24 @@ const STARTS: &str = "
 
 const LAST_STARTED: &str = "
     -- last_started
-    select id, event_id, destination_id, try_number, state, dead_letter, created_at, admitted_at,
-        started_at, finished_at, status, error, response_body, replay_id
-    from (
+    select id from (
         select * from (
-            select * from attempts indexed by attempts_starts
+            select id, started_at from ledger indexed by ledger_starts
             where destination_id = ?1 and folded = 0 and started_at is not null
                 and carried_by is null
             order by started_at desc, id desc limit ?2
         )
         union all
         select * from (
-            select * from attempts indexed by attempts_starts
+            select id, started_at from ledger indexed by ledger_starts
             where destination_id = ?1 and folded = 1 and started_at is not null
+                and carried_by is null
+            order by started_at desc, id desc limit ?2
+        )
+        union all
+        select * from (
+            select id, started_at from deliveries indexed by deliveries_held
+            where destination_id = ?1 and state = 'started' and permit is not null
                 and carried_by is null
             order by started_at desc, id desc limit ?2
         )
@@ -301,7 +317,7 @@ impl Overview for SqliteStore {
         limit: u32,
     ) -> Result<Vec<AttemptView>, CatalogError> {
         let step = move |tx: &Transaction<'_>| {
-            all(tx, LAST_STARTED, (destination.to_string(), limit), view)
+            ledger::newest(tx, LAST_STARTED, (destination.to_string(), limit))
         };
         Ok(self.count(step).await?)
     }

@@ -4,52 +4,44 @@ use std::time::Duration;
 
 use domain::admission::MAX_REQUEST_TIMEOUT;
 use domain::attempt::follow_up::{self, after_unknown};
-use domain::ids::{AttemptId, DestinationId, PermitNumber};
+use domain::ids::{AttemptId, DestinationId};
 use domain::retry::DEFAULT_MAX_TRIES;
-use domain::time::{Timestamp, micros};
+use domain::time::Timestamp;
 use engine::ports::{
-    DRAINED_AFTER, NO_OUTCOME_IN_TIME, PutOff, ReapRules, Reaped, StoreError, TOO_OLD,
-    WORKER_IS_GONE, Wakes,
+    DRAINED_AFTER, NO_OUTCOME_IN_TIME, PutOff, ReapRules, Reaped, StoreError, WORKER_IS_GONE, Wakes,
 };
-use rusqlite::Transaction;
+use rusqlite::{Row, Transaction};
 
 use super::buckets::{self, Buckets};
+use super::claim::give_back;
 use super::fault::Fault;
+use super::over;
 use super::record::EventAt;
-use super::rows::{all, execute, first, parse, time, word};
+use super::rows::{all, execute, first, parse, time};
 use super::tenants;
 
 const EXPIRED: &str = "
     -- reap: permits past their deadline, the longest past first
-    select id, permit, destination_id from attempts indexed by attempts_deadline
+    select id, permit, destination_id from deliveries indexed by deliveries_deadline
     where state = 'admitted' and deadline < ?1
     order by deadline limit ?2";
 
-const RETURN: &str = "
-    -- reap: such a permit ends unused
-    update attempts
-    set state = 'waiting', due_at = coalesce(due_at, created_at),
-        permit = null, epoch = null, not_before = null, deadline = null
-    where id = ?1 and state = 'admitted' and permit = ?2";
-
 const GIVEN_UP: &str = "
     -- reap: starts that are too old, or whose worker is gone
-    select a.id, a.started_at, a.coarse and not a.folded, a.try_number, a.event_id,
-        a.destination_id, a.tenant_id, w.seen_at is null or w.seen_at < ?2, d.deleted_at is not null,
+    select a.id, a.started_at, a.coarse, a.try_number, a.event_id, a.destination_id, a.tenant_id, w.seen_at is null or w.seen_at < ?2, d.deleted_at is not null,
         a.tries_before, a.expires_at, coalesce(json_extract(d.retry_policy, '$.max_tries'), ?4),
         a.payload_bytes, a.batch_limit,
         (a.carried_by is not null or a.batch_size is not null) and a.batch_limit is not 1
-    from attempts a indexed by attempts_claimed
+    from deliveries a indexed by deliveries_claimed
     join destinations d on d.id = a.destination_id
     left join workers w on w.id = a.worker_id
-    where a.state = 'started' and (a.claimed_at < ?1 or w.seen_at is null or w.seen_at < ?2)
+    where a.claimed_at < ?5 and (a.claimed_at < ?1 or w.seen_at is null or w.seen_at < ?2)
     order by a.claimed_at, a.id limit ?3";
 
-const MARK_UNKNOWN: &str = "
-    -- reap: nobody knows what became of it
-    update attempts set state = 'unknown', error = ?2, dead_letter = ?3, folded = folded or ?4,
-        counted_at = iif(by_response, started_at + ?5, null)
-    where id = ?1";
+/// What went longer ago has no start that is not too old as well.
+const LAPSED: &str = "
+    -- reap: whether a worker has gone, so that starts of any age have to be looked through
+    select 1 from workers where seen_at < ?1 and seen_at > ?2 limit 1";
 
 const TO_DRAIN: &str = "
     -- reap: deleted destinations with a backlog to cancel, the first deleted first
@@ -59,50 +51,36 @@ const TO_DRAIN: &str = "
 
 const CANCEL: &str = "
     -- reap: the backlog of one that is deleted
-    update attempts set state = 'cancelled' where id in (
-        select id from attempts indexed by attempts_first
-        where destination_id = ?1 and state = 'waiting' and due_at is null
-        limit ?2
-    )";
+    select id from deliveries indexed by deliveries_first
+    where destination_id = ?1 and permit is null and due_at is null limit ?2";
 
 const CANCEL_DUE: &str = "
     -- reap: its retries
-    update attempts set state = 'cancelled' where id in (
-        select id from attempts indexed by attempts_due
-        where destination_id = ?1 and state = 'waiting' and due_at is not null
-        limit ?2
-    )";
+    select id from deliveries indexed by deliveries_due
+    where destination_id = ?1 and permit is null and due_at is not null limit ?2";
 
 const IS_BUSY: &str = "
     -- reap: whether anything of it waits, has a permit or is under way
     select exists (
-            select 1 from attempts indexed by attempts_first
-            where destination_id = ?1 and state = 'waiting' and due_at is null
+            select 1 from deliveries indexed by deliveries_first
+            where destination_id = ?1 and permit is null and due_at is null
         ) or exists (
-            select 1 from attempts indexed by attempts_due
-            where destination_id = ?1 and state = 'waiting' and due_at is not null
+            select 1 from deliveries indexed by deliveries_due
+            where destination_id = ?1 and permit is null and due_at is not null
         ) or exists (
-            select 1 from attempts indexed by attempts_admitted
-            where destination_id = ?1 and state = 'admitted'
-        ) or exists (
-            select 1 from attempts indexed by attempts_in_flight
-            where destination_id = ?1 and state = 'started' and carried_by is null
+            select 1 from deliveries indexed by deliveries_held
+            where destination_id = ?1 and permit is not null and carried_by is null
         )";
 
 const DRAINED: &str = "
     -- reap: it need not be looked at again
     update destinations set drained_at = ?2 where id = ?1";
 
-const EXPIRE: &str = "
+const EXPIRING: &str = "
     -- reap: what grew too old while it waited, what expired first first
-    update attempts
-    set state = 'expired', dead_letter = 1, finished_at = ?1,
-        error = ?3
-    where id in (
-        select id from attempts indexed by attempts_expiring
-        where state = 'waiting' and expires_at is not null and expires_at <= ?1
-        order by expires_at limit ?2
-    )";
+    select id from deliveries indexed by deliveries_expiring
+    where permit is null and expires_at is not null and expires_at <= ?1
+    order by expires_at limit ?2";
 
 const DELETE_WORKERS: &str = "
     -- reap: workers that nobody will ask about again
@@ -114,6 +92,9 @@ const DELETE_KEYS: &str = "
         select tenant_id, key from idempotency_keys indexed by idempotency_keys_expired
         where expires_at <= ?1 limit ?2
     )";
+
+/// More than a claim takes.
+const SPARE: Duration = Duration::from_secs(60);
 
 /// How long a worker's row is kept after its last heartbeat.
 const WORKER_KEPT: Duration = Duration::from_secs(3_600);
@@ -214,7 +195,7 @@ fn step(
     limit: u32,
 ) -> Result<Done, Fault> {
     match part {
-        Part::Permits => expire(tx, now - rules.permit_grace, limit),
+        Part::Permits => end_permits(tx, now - rules.permit_grace, limit),
         Part::Starts => give_up(tx, now, rules, limit),
         Part::Tenants => Ok(Done {
             more: tenants::empty(tx, now)?,
@@ -222,7 +203,7 @@ fn step(
         }),
         Part::Deleted => drain_deleted(tx, now, limit),
         Part::Expired => Ok(Done {
-            rows: moved(execute(tx, EXPIRE, (now.as_micros(), limit, TOO_OLD))?),
+            rows: expire_old(tx, now, limit)?,
             ..Done::default()
         }),
         Part::Forgotten => {
@@ -251,8 +232,11 @@ fn drain_deleted(tx: &Transaction<'_>, now: Timestamp, limit: u32) -> Result<Don
     let (mut left, mut drained) = (limit, 0);
     for (id, deleted_at) in &deleted {
         for sql in [CANCEL, CANCEL_DUE] {
-            let cancelled = moved(execute(tx, sql, (id, left))?);
-            left = left.saturating_sub(cancelled);
+            let waiting = all(tx, sql, (id, left), attempt)?;
+            for id in &waiting {
+                over::cancel(tx, *id)?;
+            }
+            left = left.saturating_sub(moved(waiting.len()));
         }
         if left == 0 {
             break;
@@ -270,18 +254,31 @@ fn drain_deleted(tx: &Transaction<'_>, now: Timestamp, limit: u32) -> Result<Don
     })
 }
 
-fn expire(tx: &Transaction<'_>, before: Timestamp, limit: u32) -> Result<Done, Fault> {
-    let expired = all(tx, EXPIRED, (before.as_micros(), limit), |row| {
-        let (id, number) = (AttemptId(row.get(0)?), PermitNumber(row.get(1)?));
-        let destination: DestinationId = word(row, 2, ("attempts", "destination_id"))?;
-        Ok((id, number, destination))
+/// What waits and has grown too old.
+fn expire_old(tx: &Transaction<'_>, now: Timestamp, limit: u32) -> Result<u32, Fault> {
+    let old = all(tx, EXPIRING, (now.as_micros(), limit), attempt)?;
+    for id in &old {
+        over::expire(tx, now, *id)?;
+    }
+    Ok(moved(old.len()))
+}
+
+fn attempt(row: &Row<'_>) -> Result<AttemptId, Fault> {
+    Ok(AttemptId(row.get(0)?))
+}
+
+fn end_permits(tx: &Transaction<'_>, before: Timestamp, limit: u32) -> Result<Done, Fault> {
+    let expired: Vec<(i64, i64, String)> = all(tx, EXPIRED, (before.as_micros(), limit), |row| {
+        Ok((row.get(0)?, row.get(1)?, row.get(2)?))
     })?;
-    for (attempt, number, _) in &expired {
-        execute(tx, RETURN, (attempt.0, number.0))?;
+    let mut freed = Vec::with_capacity(expired.len());
+    for (id, number, destination) in &expired {
+        give_back(tx, (*id, *number, destination))?;
+        freed.push(parse(destination, ("attempts", "destination_id"))?);
     }
     Ok(Done {
         rows: moved(expired.len()),
-        freed: expired.iter().map(|(_, _, of)| *of).collect(),
+        freed,
         more: false,
     })
 }
@@ -304,7 +301,16 @@ fn give_up(
 ) -> Result<Done, Fault> {
     let claimed_before = (now - rules.start_timeout).as_micros();
     let seen_before = (now - rules.heartbeat_timeout).as_micros();
-    let rules = (claimed_before, seen_before, limit, DEFAULT_MAX_TRIES);
+    let went = (now - rules.start_timeout - rules.heartbeat_timeout - SPARE).as_micros();
+    let lapsed = first(tx, LAPSED, (seen_before, went), |_| Ok(()))?.is_some();
+    let looked_at = if lapsed { i64::MAX } else { claimed_before };
+    let rules = (
+        claimed_before,
+        seen_before,
+        limit,
+        DEFAULT_MAX_TRIES,
+        looked_at,
+    );
     let given_up = all(tx, GIVEN_UP, rules, |row| {
         Ok(GivenUp {
             id: row.get(0)?,
@@ -339,17 +345,7 @@ fn give_up(
             true => WORKER_IS_GONE,
             false => NO_OUTCOME_IN_TIME,
         };
-        execute(
-            tx,
-            MARK_UNKNOWN,
-            (
-                start.id,
-                error,
-                next.dead_letter,
-                start.to_fold,
-                micros(MAX_REQUEST_TIMEOUT),
-            ),
-        )?;
+        over::give_up(tx, start.id, (next.dead_letter, error), MAX_REQUEST_TIMEOUT)?;
         if start.to_fold {
             buckets.add(&start.event.destination, start.started_at);
         }

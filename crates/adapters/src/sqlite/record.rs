@@ -2,50 +2,53 @@
 
 use std::collections::HashSet;
 
-use domain::attempt::follow_up::{self, FollowUp, Retry, follow_up};
+use domain::attempt::follow_up::{self, Retry, follow_up};
 use domain::ids::{AttemptId, WorkerId};
 use domain::time::Timestamp;
 use engine::ports::{Outcome, Recorded, Wakes};
-use rusqlite::Transaction;
+use rusqlite::{Row, Transaction};
 
 use super::buckets::Buckets;
 use super::fault::Fault;
 use super::health::{self, Seen};
-use super::rows::{execute, first, time, word};
+use super::over;
+use super::rows::{all, execute, first, time, word};
 use super::smart::{self, Samples};
 
 const STARTED: &str = "
     -- record_outcomes: the row, if this worker claimed it under this number
-    select state, started_at, coarse and not folded, crowded, try_number, event_id,
-        destination_id, tenant_id, dead_letter, tries_before, expires_at,
-        exists (select 1 from health h where h.destination_id = attempts.destination_id),
-        exists (select 1 from smart_limits s where s.destination_id = attempts.destination_id),
+    select state, started_at, coarse, crowded, try_number, event_id, destination_id, tenant_id,
+        0, tries_before, expires_at,
+        exists (select 1 from health h where h.destination_id = deliveries.destination_id),
+        exists (select 1 from smart_limits s where s.destination_id = deliveries.destination_id),
         payload_bytes, batch_limit, claimed_at, replay_id
-    from attempts
-    where id = ?1 and permit = ?2 and worker_id = ?3 and state in ('started', 'unknown')
+    from deliveries
+    where id = ?1 and permit = ?2 and worker_id = ?3 and state = 'started'
         and destination_id = ?4";
 
-const FINISH: &str = "
-    -- record_outcomes: the outcome
-    update attempts
-    set state = ?2, finished_at = ?3, status = ?4, error = ?5, response_body = ?6,
-        dead_letter = ?7, folded = folded or ?8, started_at = ?9,
-        counted_at = iif(by_response, coalesce(counted_at, ?10), null)
-    where id = ?1";
+/// Where a coarse limit counts it, it has been folded.
+const UNKNOWN: &str = "
+    -- record_outcomes: the same of one that was given up
+    select state, started_at, 0, crowded, try_number, event_id, destination_id, tenant_id,
+        dead_letter, tries_before, expires_at,
+        exists (select 1 from health h where h.destination_id = ledger.destination_id),
+        exists (select 1 from smart_limits s where s.destination_id = ledger.destination_id),
+        payload_bytes, batch_limit, claimed_at, replay_id
+    from ledger
+    where id = ?1 and permit = ?2 and worker_id = ?3 and state = 'unknown'
+        and destination_id = ?4";
 
-const CANCEL_RETRY: &str = "
+const LATER_TRIES: &str = "
     -- record_outcomes: it was delivered after all
-    update attempts indexed by attempts_of_event
-    set state = 'cancelled', permit = null, epoch = null, not_before = null, deadline = null
-    where event_id = ?1 and destination_id = ?2 and id > ?3
-        and state in ('waiting', 'admitted')";
+    select id from deliveries indexed by deliveries_of_event
+    where event_id = ?1 and destination_id = ?2 and id > ?3";
 
 const INSERT_RETRY: &str = "
     -- the next try
-    insert into attempts
-        (event_id, destination_id, tenant_id, try_number, state, due_at, created_at,
-        tries_before, expires_at, payload_bytes, batch_limit, replay_id)
-    values (?1, ?2, ?3, ?4, 'waiting', ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
+    insert into deliveries
+        (event_id, destination_id, tenant_id, try_number, due_at, created_at, tries_before,
+        expires_at, payload_bytes, batch_limit, replay_id)
+    values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
 
 /// Records; see [`engine::ports::Store::record_outcomes`]. Nobody else holds a
 /// row here, so nothing is ever skipped.
@@ -74,7 +77,8 @@ pub(super) fn record_outcomes(
     for (outcome, row) in &ended {
         let health = judged.health.get(&outcome.destination);
         let next = follow_up(outcome, &row.start, now, health);
-        row.finish(tx, outcome, &next)?;
+        let arrived_by = row.start.claimed_at + outcome.arrives_within();
+        over::end(tx, outcome, &next, arrived_by)?;
         if row.to_fold {
             buckets.add(&row.event.destination, next.started_at);
         }
@@ -182,8 +186,9 @@ struct Started {
 impl Started {
     fn read(tx: &Transaction<'_>, worker: &str, outcome: &Outcome) -> Result<Option<Self>, Fault> {
         let destination = outcome.destination.to_string();
-        let key = (outcome.attempt.0, outcome.number.0, worker, destination);
-        first(tx, STARTED, key, |row| {
+        let (id, number) = (outcome.attempt.0, outcome.number.0);
+        let key = (id, number, worker, &destination);
+        let read = |row: &Row<'_>| {
             Ok(Self {
                 start: follow_up::Started {
                     state: word(row, 0, ("attempts", "state"))?,
@@ -207,35 +212,18 @@ impl Started {
                 remembered: row.get(11)?,
                 smart: row.get(12)?,
             })
-        })
-    }
-
-    fn finish(
-        &self,
-        tx: &Transaction<'_>,
-        outcome: &Outcome,
-        next: &FollowUp,
-    ) -> Result<(), Fault> {
-        let body = (!outcome.response_body.is_empty()).then_some(&outcome.response_body[..]);
-        let row = (
-            outcome.attempt.0,
-            outcome.kind.state().as_str(),
-            next.finished_at.as_micros(),
-            outcome.status,
-            outcome.error.as_deref(),
-            body,
-            next.dead_letter,
-            self.to_fold,
-            next.started_at.as_micros(),
-            (self.start.claimed_at + outcome.arrives_within()).as_micros(),
-        );
-        execute(tx, FINISH, row)?;
-        Ok(())
+        };
+        match first(tx, STARTED, key, read)? {
+            Some(started) => Ok(Some(started)),
+            None => first(tx, UNKNOWN, key, read),
+        }
     }
 
     fn cancel_retry(&self, tx: &Transaction<'_>, attempt: AttemptId) -> Result<(), Fault> {
         let key = (&self.event.event, &self.event.destination, attempt.0);
-        execute(tx, CANCEL_RETRY, key)?;
+        for later in all(tx, LATER_TRIES, key, |row| Ok(AttemptId(row.get(0)?)))? {
+            over::cancel(tx, later)?;
+        }
         Ok(())
     }
 }

@@ -21,7 +21,7 @@ use super::rows::{all, execute, first, maybe_time, parse, settings, tier_setting
 
 const DEAD_LETTER: &str = "
     -- create_replay: a single one
-    select a.destination_id, coalesce(a.finished_at, a.started_at) from attempts a
+    select a.destination_id, coalesce(a.finished_at, a.started_at) from ledger a
     where a.id = ?1 and a.tenant_id = ?2 and a.dead_letter = 1 and a.replayed_at is null";
 
 const LIVES: &str = "
@@ -31,7 +31,7 @@ const LIVES: &str = "
 const COUNT: &str = "
     -- create_replay: how many match
     select count(*) from (
-        select 1 from attempts a indexed by attempts_dead
+        select 1 from ledger a indexed by ledger_dead
         join events e on e.id = a.event_id
         where a.destination_id = ?1 and a.dead_letter = 1 and a.replayed_at is null
             and coalesce(a.finished_at, a.started_at) >= ?2
@@ -69,10 +69,12 @@ const PAST_ALL: &str = "g";
 
 const OUTCOMES: &str = "
     -- replay: what became of its attempts
-    select coalesce(sum(state in ('waiting', 'admitted', 'started')), 0),
+    select (
+            select count(*) from deliveries indexed by deliveries_of_replay where replay_id = ?1
+        ),
         coalesce(sum(state = 'succeeded'), 0),
         coalesce(sum(state in ('failed', 'unknown', 'expired')), 0)
-    from attempts indexed by attempts_of_replay where replay_id = ?1";
+    from ledger indexed by ledger_of_replay where replay_id = ?1";
 
 const CANCEL: &str = "
     -- cancel_replay
@@ -252,7 +254,7 @@ const POLICY: &str = "
 
 const WAITING: &str = "
     -- advance_replays: what has yet to start
-    select count(*) from attempts indexed by attempts_of_replay
+    select count(*) from deliveries indexed by deliveries_of_replay
     where replay_id = ?1 and state in ('waiting', 'admitted')";
 
 /// A replay under way.

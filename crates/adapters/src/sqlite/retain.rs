@@ -41,14 +41,13 @@ const PUT_OFF_UNTIL: &str = "
 const OLDEST_ATTEMPTS: &str = "
     -- retain: the ledger from its oldest row, and what may go
     select id, created_at >= ?2,
-        state not in ('waiting', 'admitted', 'started')
-        and max(created_at, coalesce(started_at, 0), coalesce(finished_at, 0)) < ?2
+        max(created_at, coalesce(started_at, 0), coalesce(finished_at, 0)) < ?2
         and not (dead_letter = 1 and replayed_at is null)
-    from attempts where id > ?1 order by id limit ?3";
+    from ledger where id > ?1 order by id limit ?3";
 
 const DELETE_ATTEMPT: &str = "
     -- retain: an attempt
-    delete from attempts where id = ?1";
+    delete from ledger where id = ?1";
 
 const DEAD: &str = "
     -- retain: dead letters, those first that died first, and which no replay awaits
@@ -60,7 +59,7 @@ const DEAD: &str = "
                 and coalesce(a.finished_at, a.started_at) < r.died_before
                 and (r.died_from is null or coalesce(a.finished_at, a.started_at) >= r.died_from)
         )
-    from attempts a indexed by attempts_dead_by_age
+    from ledger a indexed by ledger_dead_by_age
     where a.dead_letter = 1 and a.replayed_at is null
         and coalesce(a.finished_at, a.started_at) < ?1
         and (coalesce(a.finished_at, a.started_at), a.id) > (?3, ?4)
@@ -68,16 +67,17 @@ const DEAD: &str = "
 
 const END_DEAD: &str = "
     -- retain: an attempt that failed, like others
-    update attempts set dead_letter = 0 where id = ?1";
+    update ledger set dead_letter = 0 where id = ?1";
 
 const OLDEST_EVENTS: &str = "
     -- retain: events in the order in which they came, and what may go
     select e.rowid, e.created_at >= ?2, length(e.payload),
         not exists (
-            select 1 from attempts a indexed by attempts_of_event
-            where a.event_id = e.id
-                and (a.state in ('waiting', 'admitted', 'started')
-                    or (a.dead_letter = 1 and a.replayed_at is null))
+            select 1 from deliveries a indexed by deliveries_of_event where a.event_id = e.id
+        )
+        and not exists (
+            select 1 from ledger a indexed by ledger_of_event
+            where a.event_id = e.id and a.dead_letter = 1 and a.replayed_at is null
         )
     from events e where e.rowid > ?1 order by e.rowid limit ?3";
 
@@ -96,10 +96,16 @@ const OLDEST_HISTORY: &str = "
                 and later.in_force_from >= h.in_force_from
                 and later.in_force_from < ?2 and later.id > h.id
                 and not exists (
-                    select 1 from attempts a indexed by attempts_starts
+                    select 1 from ledger a indexed by ledger_starts
                     where a.destination_id = h.destination_id and a.folded in (0, 1)
                         and a.started_at < later.in_force_from + 500000
                         and a.started_at is not null and a.carried_by is null
+                )
+                and not exists (
+                    select 1 from deliveries a indexed by deliveries_held
+                    where a.destination_id = h.destination_id and a.state = 'started'
+                        and a.started_at < later.in_force_from + 500000
+                        and a.permit is not null and a.carried_by is null
                 )
         )
     from limit_history h where h.id > ?1 order by h.id limit ?3";

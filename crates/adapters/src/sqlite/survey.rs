@@ -21,13 +21,13 @@ const OLDEST: &str = "
     -- survey: whose it is, and since when the first of what is due waits
     select d.tenant_id,
         (
-            select created_at from attempts indexed by attempts_first
-            where destination_id = ?1 and state = 'waiting' and due_at is null
+            select created_at from deliveries indexed by deliveries_first
+            where destination_id = ?1 and permit is null and due_at is null
             order by id limit 1
         ),
         (
-            select due_at from attempts indexed by attempts_due
-            where destination_id = ?1 and state = 'waiting' and due_at is not null
+            select due_at from deliveries indexed by deliveries_due
+            where destination_id = ?1 and permit is null and due_at is not null
                 and due_at <= ?2
             order by due_at limit 1
         )

@@ -18,18 +18,19 @@ use super::rows::{all, execute, first, parse, word};
 const HOPS: [&str; 3] = [
     "
     -- sweep: the next destination with first attempts
-    select destination_id from attempts indexed by attempts_first
-    where state = 'waiting' and due_at is null and destination_id > ?1
+    select destination_id from deliveries indexed by deliveries_first
+    where permit is null and due_at is null and destination_id > ?1
     order by destination_id limit 1",
     "
     -- sweep: the next destination with retries
-    select destination_id from attempts indexed by attempts_due
-    where state = 'waiting' and due_at is not null and destination_id > ?1
+    select destination_id from deliveries indexed by deliveries_due
+    where permit is null and due_at is not null and destination_id > ?1
     order by destination_id limit 1",
     "
     -- sweep: the next destination with permits
-    select destination_id from attempts indexed by attempts_admitted
-    where state = 'admitted' and destination_id > ?1
+    select destination_id from deliveries indexed by deliveries_held
+    where permit is not null and carried_by is null and state = 'admitted'
+        and destination_id > ?1
     order by destination_id limit 1",
 ];
 
@@ -37,16 +38,17 @@ const LOOK: &str = "
     -- sweep: does it need a look
     select
         exists (
-            select 1 from attempts indexed by attempts_first
-            where destination_id = ?1 and state = 'waiting' and due_at is null
+            select 1 from deliveries indexed by deliveries_first
+            where destination_id = ?1 and permit is null and due_at is null
         ),
         exists (
-            select 1 from attempts indexed by attempts_admitted
-            where destination_id = ?1 and state = 'admitted'
+            select 1 from deliveries indexed by deliveries_held
+            where destination_id = ?1 and permit is not null and carried_by is null
+                and state = 'admitted'
         ),
         (
-            select due_at from attempts indexed by attempts_due
-            where destination_id = ?1 and state = 'waiting' and due_at is not null
+            select due_at from deliveries indexed by deliveries_due
+            where destination_id = ?1 and permit is null and due_at is not null
             order by due_at limit 1
         ),
         (select next_look_at from pacing where destination_id = ?1)

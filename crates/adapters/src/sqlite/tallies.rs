@@ -52,14 +52,14 @@ const STARTED: &str = "
     -- tally: what has started since
     select * from (
         select * from (
-            select started_at, state, status from attempts indexed by attempts_starts
+            select started_at, state, status from ledger indexed by ledger_starts
             where destination_id = ?1 and folded = 0 and carried_by is null
                 and started_at >= ?2 and started_at < ?3
             order by started_at, id limit ?4
         )
         union all
         select * from (
-            select started_at, state, status from attempts indexed by attempts_starts
+            select started_at, state, status from ledger indexed by ledger_starts
             where destination_id = ?1 and folded = 1 and carried_by is null
                 and started_at >= ?2 and started_at < ?3
             order by started_at, id limit ?4
@@ -69,8 +69,9 @@ const STARTED: &str = "
 
 const OPEN_SINCE: &str = "
     -- tally: since when something has no outcome yet
-    select min(claimed_at) from attempts indexed by attempts_in_flight
-    where destination_id = ?1 and state = 'started' and carried_by is null";
+    select min(claimed_at) from deliveries indexed by deliveries_held
+    where destination_id = ?1 and state = 'started' and permit is not null
+        and carried_by is null";
 
 const ADD: &str = "
     -- tally: add to a slot

@@ -13,37 +13,45 @@ use domain::admission::{
 use domain::limit::Count;
 use domain::policy::{Limited, Policy, Rate};
 use domain::time::Timestamp;
-use rusqlite::Transaction;
+use rusqlite::{Row, Transaction};
 
 use super::buckets::{Buckets, fold_rows};
 use super::fault::Fault;
 use super::rows::{all, first, time};
 
-/// Starts of a coarse limit that may stay in no bucket, beside those in
-/// flight. When there are more, a limit has just become coarse, and runs fold
+/// Starts of a coarse limit that are over and may stay in no bucket. When there are more, a limit has just become coarse, and runs fold
 /// as many each until that is done.
 const UNFOLDED_MAX: usize = 5_000;
 
 const OUTSTANDING: &str = "
     -- admit: permits that may still start
-    select not_before, deadline from attempts indexed by attempts_admitted
-    where destination_id = ?1 and state = 'admitted'";
+    select not_before, deadline from deliveries indexed by deliveries_held
+    where destination_id = ?1 and state = 'admitted' and permit is not null
+        and carried_by is null";
 
 const IN_FLIGHT: &str = "
     -- admit: attempts in flight
-    select count(*) from attempts indexed by attempts_in_flight
-    where destination_id = ?1 and state = 'started' and carried_by is null";
+    select count(*) from deliveries indexed by deliveries_held
+    where destination_id = ?1 and state = 'started' and permit is not null
+        and carried_by is null";
 
 const STARTS: &str = "
-    -- admit: the newest starts
-    select started_at from attempts indexed by attempts_starts
+    -- admit: the newest starts of what is over
+    select started_at from ledger indexed by ledger_starts
     where destination_id = ?1 and folded = ?2 and started_at > ?3 and carried_by is null
     order by started_at desc limit ?4";
+
+const UNDER_WAY: &str = "
+    -- admit: the newest starts of what is under way
+    select started_at from deliveries indexed by deliveries_held
+    where destination_id = ?1 and state = 'started' and started_at > ?2
+        and permit is not null and carried_by is null
+    order by started_at desc limit ?3";
 
 /// Where answers count: their ends.
 const ANSWERS: &str = "
     -- admit: the newest answers
-    select counted_at from attempts indexed by attempts_answers
+    select counted_at from ledger indexed by ledger_answers
     where destination_id = ?1 and counted_at > ?2 and carried_by is null
     order by counted_at desc limit ?3";
 
@@ -52,18 +60,25 @@ const ANSWERS: &str = "
 const UNCOUNTED: &str = "
     -- admit: the newest starts that count as such
     select started_at from (
-        select started_at, counted_at, state from attempts indexed by attempts_starts
+        select started_at, counted_at from ledger indexed by ledger_starts
         where destination_id = ?1 and folded = ?2 and started_at > ?3 and carried_by is null
         order by started_at desc limit ?4
     )
-    where counted_at is null and state <> 'started'";
+    where counted_at is null";
 
 /// The table is asked for each of them, so only where something counts claims.
 const CLAIMS: &str = "
-    -- admit: when the newest starts were claimed
-    select started_at, claimed_at from attempts indexed by attempts_starts
+    -- admit: when the newest starts of what is over were claimed
+    select started_at, claimed_at from ledger indexed by ledger_starts
     where destination_id = ?1 and folded = ?2 and started_at > ?3 and carried_by is null
     order by started_at desc limit ?4";
+
+const CLAIMS_UNDER_WAY: &str = "
+    -- admit: when the newest starts of what is under way were claimed
+    select started_at, claimed_at from deliveries indexed by deliveries_held
+    where destination_id = ?1 and state = 'started' and started_at > ?2
+        and permit is not null and carried_by is null
+    order by started_at desc limit ?3";
 
 const BUCKETS: &str = "
     -- admit: folded starts
@@ -74,13 +89,15 @@ const BUCKETS: &str = "
 /// The statements of a run that meet the ledger, for the test of what they
 /// cost.
 #[cfg(test)]
-pub(super) const MEASURED: [&str; 7] = [
+pub(super) const MEASURED: [&str; 9] = [
     OUTSTANDING,
     IN_FLIGHT,
     STARTS,
+    UNDER_WAY,
     ANSWERS,
     UNCOUNTED,
     CLAIMS,
+    CLAIMS_UNDER_WAY,
     BUCKETS,
 ];
 
@@ -100,15 +117,15 @@ pub(super) fn read_usage(
     })?;
     usage.in_flight = first(tx, IN_FLIGHT, [destination], |row| Ok(row.get(0)?))?.unwrap_or(0);
     usage.starts = match policy.count {
-        Count::Start => newest(newest_starts(policy), now, |folded, since, count| {
-            starts(tx, destination, folded, since, count)
+        Count::Start => newest(newest_starts(policy), now, |place, since, count| {
+            starts(tx, destination, place, since, count)
         })?,
         Count::Response => answers(tx, destination, newest_starts(policy), now)?,
     };
     let claimed = newest(
         newest_claims(policy, usage.recount),
         now,
-        |folded, since, count| claims(tx, destination, folded, since, count),
+        |place, since, count| claims(tx, destination, place, since, count),
     )?;
     usage.claims = claimed
         .into_iter()
@@ -132,18 +149,38 @@ fn longest_coarse(limited: &Limited, policy: &Policy) -> Option<Duration> {
         .max()
 }
 
-/// The newest of what is folded and what is not.
+/// Where starts stand.
+#[derive(Debug, Clone, Copy)]
+enum Starts {
+    UnderWay,
+    /// Over, and in its buckets or in none.
+    Over {
+        folded: bool,
+    },
+}
+
+impl Starts {
+    const ALL: [Self; 3] = [
+        Self::UnderWay,
+        Self::Over { folded: false },
+        Self::Over { folded: true },
+    ];
+}
+
+/// The newest of all.
 fn newest<T: Ord>(
     asked: Option<Newest>,
     now: Timestamp,
-    read: impl Fn(bool, Timestamp, usize) -> Result<Vec<T>, Fault>,
+    read: impl Fn(Starts, Timestamp, usize) -> Result<Vec<T>, Fault>,
 ) -> Result<Vec<T>, Fault> {
     let Some(asked) = asked else {
         return Ok(Vec::new());
     };
     let (since, count) = (now - asked.period, asked.count as usize);
-    let mut starts = read(false, since, count)?;
-    starts.extend(read(true, since, count)?);
+    let mut starts = Vec::new();
+    for place in Starts::ALL {
+        starts.extend(read(place, since, count)?);
+    }
     starts.sort_unstable_by(|a, b| b.cmp(a));
     starts.truncate(count);
     Ok(starts)
@@ -153,13 +190,16 @@ fn newest<T: Ord>(
 fn claims(
     tx: &Transaction<'_>,
     destination: &str,
-    folded: bool,
+    place: Starts,
     since: Timestamp,
     count: usize,
 ) -> Result<Vec<(Timestamp, Timestamp)>, Fault> {
-    let count = i64::try_from(count).unwrap_or(i64::MAX);
-    let params = (destination, folded, since.as_micros(), count);
-    all(tx, CLAIMS, params, |row| Ok((time(row, 0)?, time(row, 1)?)))
+    let (since, count) = (since.as_micros(), i64::try_from(count).unwrap_or(i64::MAX));
+    let read = |row: &Row<'_>| Ok((time(row, 0)?, time(row, 1)?));
+    match place {
+        Starts::UnderWay => all(tx, CLAIMS_UNDER_WAY, (destination, since, count), read),
+        Starts::Over { folded } => all(tx, CLAIMS, (destination, folded, since, count), read),
+    }
 }
 
 /// The ends of answers, and starts that count as such.
@@ -187,13 +227,16 @@ fn answers(
 fn starts(
     tx: &Transaction<'_>,
     destination: &str,
-    folded: bool,
+    place: Starts,
     since: Timestamp,
     count: usize,
 ) -> Result<Vec<Timestamp>, Fault> {
-    let count = i64::try_from(count).unwrap_or(i64::MAX);
-    let params = (destination, folded, since.as_micros(), count);
-    all(tx, STARTS, params, |row| time(row, 0))
+    let (since, count) = (since.as_micros(), i64::try_from(count).unwrap_or(i64::MAX));
+    let read = |row: &Row<'_>| time(row, 0);
+    match place {
+        Starts::UnderWay => all(tx, UNDER_WAY, (destination, since, count), read),
+        Starts::Over { folded } => all(tx, STARTS, (destination, folded, since, count), read),
+    }
 }
 
 fn read_coarse(
@@ -205,17 +248,22 @@ fn read_coarse(
     usage: &mut Usage,
 ) -> Result<(), Fault> {
     let since = now - longest;
-    let in_flight = usize::try_from(usage.in_flight).unwrap_or(usize::MAX);
-    let most = UNFOLDED_MAX.saturating_add(in_flight);
-    let mut unfolded = starts(tx, destination, false, since, most + 1)?;
-    if unfolded.len() > most {
-        // Final rows for certain: there are more than are in flight.
+    let over = Starts::Over { folded: false };
+    let mut unfolded = starts(tx, destination, over, since, UNFOLDED_MAX + 1)?;
+    if unfolded.len() > UNFOLDED_MAX {
         let mut buckets = Buckets::default();
         fold_rows(tx, destination, since, UNFOLDED_MAX, &mut buckets)?;
         buckets.write(tx)?;
-        unfolded = starts(tx, destination, false, since, most + 1)?;
-        usage.incomplete = unfolded.len() > most;
+        unfolded = starts(tx, destination, over, since, UNFOLDED_MAX + 1)?;
+        usage.incomplete = unfolded.len() > UNFOLDED_MAX;
     }
+    unfolded.extend(starts(
+        tx,
+        destination,
+        Starts::UnderWay,
+        since,
+        usize::MAX,
+    )?);
     for limit in limited.windows.iter().filter(|limit| limit.is_coarse()) {
         let since = now - policy.stretched(*limit);
         let params = (destination, limit.period.as_str(), since.as_micros());

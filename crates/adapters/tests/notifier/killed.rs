@@ -153,7 +153,7 @@ fn dying() -> String {
 
 /// How many are still to die: that is the test's part.
 async fn to_die(place: &impl Place) -> i64 {
-    let to_die = format!("select count(*) from attempts where {}", dying());
+    let to_die = format!("select count(*) from deliveries where {}", dying());
     place.number(&to_die).await
 }
 
@@ -175,13 +175,18 @@ async fn untold(place: &impl Place) -> i64 {
 /// Some more die, of whichever destinations come next: enough for
 /// [`NEWS_OF_A_LIFE`].
 async fn some_die(place: &impl Place) {
-    let some = format!(
-        "update attempts set state = 'expired', dead_letter = true, finished_at = created_at
-        where id in (select id from attempts where {} order by id desc limit {})",
+    let die = format!(
+        "insert into ledger (
+            id, event_id, destination_id, tenant_id, created_at, state, dead_letter, finished_at
+        )
+        select id, event_id, destination_id, tenant_id, created_at, 'expired', true, created_at
+        from deliveries where {} order by id desc limit {}",
         dying(),
         NEWS_OF_A_LIFE * i64::from(EVENTS - 1)
     );
-    place.sql(&some).await;
+    place.sql(&die).await;
+    let gone = "delete from deliveries where id in (select id from ledger)";
+    place.sql(gone).await;
 }
 
 /// Until all is told; how often one was killed.

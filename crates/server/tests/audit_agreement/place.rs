@@ -179,7 +179,7 @@ impl Place {
         format!(
             "insert into events (id, tenant_id, content_type, payload, created_at{day})
             values ('{event}', '{DEFAULT_TENANT}', 'text/plain', {nothing}, {}{of_day});
-            insert into attempts (id, event_id, destination_id, tenant_id, state, created_at,
+            insert into ledger (id, event_id, destination_id, tenant_id, state, created_at,
                 claimed_at, started_at, finished_at) values {};",
             self.time(0),
             rows.join(",")

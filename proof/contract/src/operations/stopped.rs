@@ -21,7 +21,7 @@ pub async fn a_relay_that_stops_between_its_steps_has_done_nothing(world: &Opera
     let news = recent(world).await;
     for (what, table) in [
         ("insert", "events"),
-        ("insert", "attempts"),
+        ("insert", "deliveries"),
         ("update", "operational_events"),
     ] {
         world.refuse(what, table).await;

@@ -90,7 +90,7 @@ pub async fn an_old_epoch_is_no_proof_that_a_permit_is_gone(world: &World) {
     assert_eq!(world.admit(destination).await.len(), 2);
     world
         .sql(&format!(
-            "update attempts set epoch = epoch - 1
+            "update deliveries set epoch = epoch - 1
             where state = 'admitted' and destination_id = '{destination}'"
         ))
         .await;

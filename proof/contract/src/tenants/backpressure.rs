@@ -60,8 +60,8 @@ fn backlog(destination: DestinationId) -> Backlogged {
 /// As if so many of its attempts had been delivered.
 async fn drain(world: &BackpressureWorld, destination: DestinationId, attempts: u32) {
     let delete = format!(
-        "delete from attempts where id in (
-            select id from attempts where destination_id = '{destination}' order by id
+        "delete from deliveries where id in (
+            select id from deliveries where destination_id = '{destination}' order by id
             limit {attempts}
         )"
     );

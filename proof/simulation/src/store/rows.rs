@@ -30,17 +30,20 @@ macro_rules! rows {
 
 const ROW: &str = rows!("where id = ?1");
 
-const ROWS_OF: &str =
-    rows!("indexed by attempts_of_destination where destination_id = ?1 order by id");
+const ROWS_OF: &str = rows!("where destination_id = ?1 order by id");
 
-const ROWS_OF_EVENT: &str = rows!("indexed by attempts_of_event where event_id = ?1 order by id");
+const ROWS_OF_EVENT: &str = rows!("where event_id = ?1 order by id");
 
 const IS_FIRST: &str = "
     select 1 from attempts a
     where a.id = ?1
         and exists (select 1 from events where id = a.event_id)
         and not exists (
-            select 1 from attempts earlier indexed by attempts_of_event
+            select 1 from deliveries earlier
+            where earlier.event_id = a.event_id and earlier.id < a.id
+        )
+        and not exists (
+            select 1 from ledger earlier
             where earlier.event_id = a.event_id and earlier.id < a.id
         )";
 
@@ -53,8 +56,12 @@ const ORPHAN: &str = "
 
 const ALL_EVENTS: &str = "
     select e.id, e.payload, (
-        select destination_id from attempts indexed by attempts_of_event
-        where event_id = e.id order by id limit 1
+        select destination_id from (
+            select id, destination_id from deliveries where event_id = e.id
+            union all
+            select id, destination_id from ledger where event_id = e.id
+        )
+        order by id limit 1
     )
     from events e order by e.id";
 
@@ -63,31 +70,33 @@ const BATCHES: &str = "
 
 const UNDER_WAY: &str = "
     select
-        (select count(*) from attempts indexed by attempts_first
-            where destination_id = ?1 and state = 'waiting' and due_at is null)
-        + (select count(*) from attempts indexed by attempts_due
-            where destination_id = ?1 and state = 'waiting' and due_at is not null),
-        (select count(*) from attempts indexed by attempts_admitted
-            where destination_id = ?1 and state = 'admitted'),
-        (select count(*) from attempts indexed by attempts_in_flight
-            where destination_id = ?1 and state = 'started' and carried_by is null)";
+        (select count(*) from deliveries indexed by deliveries_first
+            where destination_id = ?1 and permit is null and due_at is null)
+        + (select count(*) from deliveries indexed by deliveries_due
+            where destination_id = ?1 and permit is null and due_at is not null),
+        (select count(*) from deliveries indexed by deliveries_held
+            where destination_id = ?1 and state = 'admitted' and permit is not null
+                and carried_by is null),
+        (select count(*) from deliveries indexed by deliveries_held
+            where destination_id = ?1 and state = 'started' and permit is not null
+                and carried_by is null)";
 
 /// Of each kind more than a run looks at.
 const BOTH_WAIT: &str = "
     with firsts as (
-        select coalesce(expires_at <= ?2, 0) as expired from attempts indexed by attempts_first
-        where destination_id = ?1 and state = 'waiting' and due_at is null
+        select coalesce(expires_at <= ?2, 0) as expired from deliveries indexed by deliveries_first
+        where destination_id = ?1 and permit is null and due_at is null
         order by id limit 600
     ), others as (
-        select coalesce(expires_at <= ?2, 0) as expired from attempts indexed by attempts_due
-        where destination_id = ?1 and state = 'waiting' and due_at is not null and due_at <= ?2
+        select coalesce(expires_at <= ?2, 0) as expired from deliveries indexed by deliveries_due
+        where destination_id = ?1 and permit is null and due_at is not null and due_at <= ?2
         order by due_at, id limit 600
     )
     select exists (select 1 from firsts) and exists (select 1 from others)
         and not exists (select 1 from firsts where expired)
         and not exists (select 1 from others where expired)";
 
-const GIVEN: &str = "select due_at is null from attempts where id = ?1 and admitted_at = ?2";
+const GIVEN: &str = "select due_at is null from deliveries where id = ?1 and admitted_at = ?2";
 
 /// By its answers. A change holds it too, for a millisecond.
 const HELD_UNTIL: &str = "select held_until from health where destination_id = ?1";
@@ -104,27 +113,29 @@ const WAS_LOWERED: &str = "
     )";
 
 const REPLAYED: &str = "
-    select event_id, try_number from attempts indexed by attempts_of_destination
+    select event_id, try_number from ledger
     where destination_id = ?1 and replayed_at is not null order by event_id, try_number";
 
+/// One that was not sent after all is made again in its place.
 const MADE: &str = "
-    select event_id, tries_before from attempts indexed by attempts_of_destination
-    where destination_id = ?1 and replay_id is not null order by event_id, tries_before";
+    select event_id, tries_before from attempts a
+    where destination_id = ?1 and replay_id is not null
+        and not (state = 'not_sent' and (
+            exists (
+                select 1 from deliveries d where d.event_id = a.event_id and d.id > a.id
+                    and d.replay_id = a.replay_id and d.try_number = a.try_number
+            )
+            or exists (
+                select 1 from ledger l where l.event_id = a.event_id and l.id > a.id
+                    and l.replay_id = a.replay_id and l.try_number = a.try_number
+            )
+        ))
+    order by event_id, tries_before";
 
 const PENDING: &str = "
     select d.tenant_id, d.id, sum(p.pending), d.deleted_at is null and d.state <> 'disabled'
     from (
-        select destination_id, count(*) as pending from attempts indexed by attempts_first
-        where state = 'waiting' and due_at is null group by destination_id
-        union all
-        select destination_id, count(*) from attempts indexed by attempts_due
-        where state = 'waiting' and due_at is not null group by destination_id
-        union all
-        select destination_id, count(*) from attempts indexed by attempts_admitted
-        where state = 'admitted' group by destination_id
-        union all
-        select destination_id, count(*) from attempts indexed by attempts_claimed
-        where state = 'started' group by destination_id
+        select destination_id, count(*) as pending from deliveries group by destination_id
     ) p
     join destinations d on d.id = p.destination_id
     group by d.id order by d.id";

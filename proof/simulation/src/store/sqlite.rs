@@ -98,7 +98,7 @@ const RESTORE_PACING: &str = "
 
 /// It was never admitted: admission leaves alone since when it waits.
 const WAIT_AGAIN: &str = "
-    update attempts
+    update deliveries
     set state = 'waiting', permit = null, epoch = null, not_before = null, deadline = null,
         coarse = 0, crowded = 0, admitted_at = null
     where id = ?1 and state = 'admitted'";
@@ -108,7 +108,7 @@ const INSERT_EVENT: &str = "
     values (?1, ?2, ?3, ?4, ?5, ?6)";
 
 const INSERT_ATTEMPT: &str = "
-    insert into attempts
+    insert into deliveries
         (id, event_id, destination_id, tenant_id, created_at, expires_at, payload_bytes)
     select ?1, ?2, ?3, ?4, ?5, ?5 + max_age_ms * 1000, ?6 from destinations where id = ?3";
 
@@ -122,14 +122,14 @@ const DATE_CHANGES: &str = "
     create temp trigger changes_come_after_claims
     after update of in_force_from on main.limit_history
     when exists (
-        select 1 from attempts
+        select 1 from deliveries
         where destination_id = new.destination_id and state = 'started'
             and claimed_at > new.in_force_from
     )
     begin
         update limit_history
         set in_force_from = 1 + min(new.in_force_from + head_start(), (
-            select max(claimed_at) from attempts
+            select max(claimed_at) from deliveries
             where destination_id = new.destination_id and state = 'started'
                 and claimed_at > new.in_force_from
         ))
@@ -145,11 +145,11 @@ const NOT_IN_FORCE: &str = "
 /// Later than any reap asks for: as if the deadlines of a destination's permits were
 /// not to be seen.
 const HIDE_PERMITS: &str = "
-    update attempts set deadline = deadline + 9000000000000000
+    update deliveries set deadline = deadline + 9000000000000000
     where destination_id = ?1 and state = 'admitted'";
 
 const SHOW_PERMITS: &str = "
-    update attempts set deadline = deadline - 9000000000000000
+    update deliveries set deadline = deadline - 9000000000000000
     where destination_id = ?1 and state = 'admitted'";
 
 impl SimulatedStore {
@@ -259,7 +259,7 @@ impl SimulatedStore {
     /// Whether the row is still admitted under this very number.
     fn is_admitted_under(&self, permit: &Permit) -> bool {
         let sql = "
-            select 1 from attempts
+            select 1 from deliveries
             where id = ?1 and state = 'admitted' and permit = ?2 and destination_id = ?3";
         let key = params![permit.attempt.0, permit.number.0, text(permit.destination)];
         first(&self.connection(), sql, key, |_| Ok(())).is_some()
@@ -311,7 +311,7 @@ impl SimulatedStore {
     }
 
     fn was_given_at(&self, attempt: AttemptId, at: Timestamp) -> bool {
-        let sql = "select 1 from attempts where id = ?1 and admitted_at = ?2";
+        let sql = "select 1 from deliveries where id = ?1 and admitted_at = ?2";
         let key = (attempt.0, at.as_micros());
         first(&self.connection(), sql, key, |_| Ok(())).is_some()
     }
@@ -350,12 +350,12 @@ impl SimulatedStore {
     fn next_id(&self) -> AttemptId {
         let connection = self.connection();
         let kept = "insert into sqlite_sequence (name, seq)
-            select 'attempts', 0 where not exists
-                (select 1 from sqlite_sequence where name = 'attempts')";
+            select 'deliveries', 0 where not exists
+                (select 1 from sqlite_sequence where name = 'deliveries')";
         execute(&connection, kept, []);
-        let next = "update sqlite_sequence set seq = seq + 1 where name = 'attempts'";
+        let next = "update sqlite_sequence set seq = seq + 1 where name = 'deliveries'";
         execute(&connection, next, []);
-        let given = "select seq from sqlite_sequence where name = 'attempts'";
+        let given = "select seq from sqlite_sequence where name = 'deliveries'";
         AttemptId(first(&connection, given, [], |row| row.get(0)).unwrap_or_default())
     }
 }
@@ -394,7 +394,8 @@ fn date_changes(
         told.store(true, Ordering::Relaxed);
         Ok(true)
     })?;
-    connection.execute_batch(DATE_CHANGES)
+    connection.execute_batch(DATE_CHANGES)?;
+    connection.execute_batch(HIDDEN)
 }
 
 /// The key that it asks for.
@@ -623,16 +624,30 @@ impl StoreLayer for SimulatedStore {
     }
 }
 
-/// What is hidden is over, for whoever looks for what is not.
-const HIDE: &str = "
-    update attempts set state = iif(started_at is null, 'cancelled', 'succeeded')
-    where id = ?1 and state in ('waiting', 'admitted', 'started', 'unknown')";
+/// Where what is hidden is meanwhile.
+const HIDDEN: &str = "create temp table hidden as select * from deliveries where false";
+
+const HIDE: [&str; 2] = [
+    "insert into hidden select * from deliveries where id = ?1",
+    "delete from deliveries where id = ?1",
+];
+
+const SHOW: [&str; 2] = [
+    "insert into deliveries select * from hidden where id = ?1",
+    "delete from hidden where id = ?1",
+];
+
+/// What is unknown stays where it is, but waits for nothing.
+const HIDE_UNKNOWN: &str = "
+    update ledger set state = 'succeeded' where id = ?1 and state = 'unknown'";
+
+const SHOW_UNKNOWN: &str = "update ledger set state = 'unknown' where id = ?1";
 
 /// Something of it was not seen.
 const NOT_DRAINED: &str = "
     update destinations set drained_at = null
     where drained_at is not null
-        and id = (select destination_id from attempts where id = ?1 and state <> 'unknown')";
+        and id = (select destination_id from deliveries where id = ?1)";
 
 impl SimulatedStore {
     /// A run that finds what it has chosen held leaves it; the number is spent.
@@ -675,29 +690,32 @@ impl SimulatedStore {
             .collect()
     }
 
-    fn hide_held(&self) -> Vec<(AttemptId, String)> {
+    fn hide_held(&self) -> Vec<AttemptId> {
         let held = self.state().held_rows.clone();
         self.hide(held)
     }
 
-    /// Puts attempts out of sight that are not over. What they were.
-    pub fn hide(&self, ids: impl IntoIterator<Item = AttemptId>) -> Vec<(AttemptId, String)> {
+    /// Puts attempts out of sight that still wait for something. Which of them did.
+    pub fn hide(&self, ids: impl IntoIterator<Item = AttemptId>) -> Vec<AttemptId> {
         let connection = self.connection();
-        let state = |id: AttemptId| {
-            let sql = "select state from attempts where id = ?1";
-            let state: String = first(&connection, sql, [id.0], |row| row.get(0))?;
-            (execute(&connection, HIDE, [id.0]) > 0).then_some((id, state))
+        let hide = |id: &AttemptId| {
+            let moved = HIDE.map(|sql| execute(&connection, sql, [id.0]));
+            moved[0] > 0 || execute(&connection, HIDE_UNKNOWN, [id.0]) > 0
         };
-        ids.into_iter().filter_map(state).collect()
+        ids.into_iter().filter(hide).collect()
     }
 
     /// They are there again.
-    pub fn show_again(&self, hidden: &[(AttemptId, String)]) {
+    pub fn show_again(&self, hidden: &[AttemptId]) {
         let connection = self.connection();
-        for (id, state) in hidden {
-            let sql = "update attempts set state = ?2 where id = ?1";
-            execute(&connection, sql, (id.0, state));
-            execute(&connection, NOT_DRAINED, [id.0]);
+        for id in hidden {
+            let moved = SHOW.map(|sql| execute(&connection, sql, [id.0]));
+            let again = if moved[0] > 0 {
+                NOT_DRAINED
+            } else {
+                SHOW_UNKNOWN
+            };
+            execute(&connection, again, [id.0]);
         }
     }
 

@@ -22,7 +22,7 @@ const EXAMINED: &str = "
     select a.id, coalesce(a.finished_at, a.started_at),
         (?6 is null or a.id = ?6)
             and (?7 is null or a.status is ?7) and (?8 is null or e.event_type is ?8)
-    from attempts a indexed by attempts_dead
+    from ledger a indexed by ledger_dead
     join events e on e.id = a.event_id
     where a.destination_id = ?1 and a.dead_letter = 1 and a.replayed_at is null
         and coalesce(a.finished_at, a.started_at) >= ?2
@@ -33,18 +33,18 @@ const EXAMINED: &str = "
 
 const MARK: &str = "
     -- advance_replays: it is replayed
-    update attempts set replayed_at = ?2
+    update ledger set replayed_at = ?2
     where id = ?1 and dead_letter = 1 and replayed_at is null";
 
 const ADD: &str = "
     -- advance_replays: its next try
-    insert into attempts (
-        event_id, destination_id, tenant_id, try_number, tries_before, state, due_at, created_at,
+    insert into deliveries (
+        event_id, destination_id, tenant_id, try_number, tries_before, due_at, created_at,
         replay_id, expires_at, payload_bytes
     )
-    select event_id, destination_id, tenant_id, try_number + 1, try_number, 'waiting', ?2, ?2,
+    select event_id, destination_id, tenant_id, try_number + 1, try_number, ?2, ?2,
         ?3, ?2 + ?4 * 1000, payload_bytes
-    from attempts where id = ?1";
+    from ledger where id = ?1";
 
 const REMEMBER: &str = "
     -- advance_replays: how far it came

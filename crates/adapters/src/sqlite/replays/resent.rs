@@ -31,12 +31,11 @@ const EXAMINED: &str = "
         e.created_at >= r.died_from and e.created_at < r.died_before
         and (r.event_type is null or e.event_type is r.event_type)
         and not exists (
-            select 1 from attempts a
+            select 1 from deliveries a indexed by deliveries_of_event
             where a.event_id = e.id and a.destination_id = r.destination_id
-                and a.state in ('waiting', 'admitted', 'started')
         )
         and (r.only_missed = 0 or not exists (
-            select 1 from attempts a
+            select 1 from ledger a indexed by ledger_of_event
             where a.event_id = e.id and a.destination_id = r.destination_id
                 and a.state = 'succeeded'
         ))
@@ -46,7 +45,7 @@ const EXAMINED: &str = "
                 select 1 from json_each(d.event_types) t where t.value in (e.event_type, '*')
             ))
             or exists (
-                select 1 from attempts a
+                select 1 from ledger a indexed by ledger_of_event
                 where a.event_id = e.id and a.destination_id = r.destination_id
             )
         ) as wanted
@@ -60,14 +59,14 @@ const SKIPPED: &str = "
     -- create_replay: how many payloads are gone
     update replays as r set skipped = (
         select count(distinct x.event_id) from (
-            select a.event_id, a.created_at from attempts a indexed by attempts_of_destination
+            select a.event_id, a.created_at from ledger a indexed by ledger_of_destination
             where a.destination_id = r.destination_id
             order by a.id desc limit ?4
         ) x
         where x.created_at >= r.died_from and x.event_id >= ?2 and x.event_id < ?3
             and not exists (select 1 from events e where e.id = x.event_id)
             and (r.only_missed = 0 or not exists (
-                select 1 from attempts a
+                select 1 from ledger a indexed by ledger_of_event
                 where a.event_id = x.event_id and a.destination_id = r.destination_id
                     and a.state = 'succeeded'
             ))
@@ -76,21 +75,22 @@ const SKIPPED: &str = "
 
 const MARK: &str = "
     -- advance_replays: its dead letter is replayed
-    update attempts set replayed_at = ?3
+    update ledger set replayed_at = ?3
     where event_id = ?1 and destination_id = ?2 and dead_letter = 1 and replayed_at is null";
 
 const ADD: &str = "
     -- advance_replays: send again
-    insert into attempts (
-        event_id, destination_id, tenant_id, try_number, tries_before, state, due_at, created_at,
+    insert into deliveries (
+        event_id, destination_id, tenant_id, try_number, tries_before, due_at, created_at,
         replay_id, expires_at, payload_bytes
     )
-    select e.id, d.id, e.tenant_id, t.tries + 1, t.tries, 'waiting', ?4, ?4, ?3,
+    select e.id, d.id, e.tenant_id, t.tries + 1, t.tries, ?4, ?4, ?3,
         ?4 + d.max_age_ms * 1000, length(e.payload)
     from events e
     join destinations d on d.id = ?2
     join (
-        select coalesce(max(try_number), 0) as tries from attempts
+        select coalesce(max(try_number), 0) as tries
+        from ledger indexed by ledger_of_event
         where event_id = ?1 and destination_id = ?2
     ) t
     where e.id = ?1";

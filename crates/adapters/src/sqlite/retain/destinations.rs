@@ -12,17 +12,33 @@ const DELETED: &str = "
     -- retain: destinations that were deleted long enough ago, and what is left of them
     select d.rowid, d.deleted_at, d.id,
         exists (
-            select 1 from attempts a indexed by attempts_of_destination
+            select 1 from ledger a indexed by ledger_of_destination
             where a.destination_id = d.id
+        )
+        or exists (
+            select 1 from deliveries a indexed by deliveries_first
+            where a.destination_id = d.id and a.permit is null and a.due_at is null
+        )
+        or exists (
+            select 1 from deliveries a indexed by deliveries_due
+            where a.destination_id = d.id and a.permit is null and a.due_at is not null
+        )
+        or exists (
+            select 1 from deliveries a indexed by deliveries_held
+            where a.destination_id = d.id and a.permit is not null and a.carried_by is null
+        )
+        or exists (
+            select 1 from deliveries a indexed by deliveries_carried
+            where a.destination_id = d.id and a.carried_by is not null
         ),
         d.drained_at is not null and (
             exists (
-                select 1 from attempts a indexed by attempts_first
-                where a.destination_id = d.id and a.state = 'waiting' and a.due_at is null
+                select 1 from deliveries a indexed by deliveries_first
+                where a.destination_id = d.id and a.permit is null and a.due_at is null
             )
             or exists (
-                select 1 from attempts a indexed by attempts_due
-                where a.destination_id = d.id and a.state = 'waiting' and a.due_at is not null
+                select 1 from deliveries a indexed by deliveries_due
+                where a.destination_id = d.id and a.permit is null and a.due_at is not null
             )
         )
     from destinations d indexed by destinations_deleted

@@ -17,13 +17,13 @@ pub(super) const PASSED: &str = "
         w.destination_id is not null, d.alert_backlog, d.alert_under_delivery_seconds,
         d.tenant_id, h.held_for,
         (
-            select created_at from attempts indexed by attempts_first
-            where destination_id = ?1 and state = 'waiting' and due_at is null
+            select created_at from deliveries indexed by deliveries_first
+            where destination_id = ?1 and permit is null and due_at is null
             order by id limit 1
         ),
         (
-            select due_at from attempts indexed by attempts_due
-            where destination_id = ?1 and state = 'waiting' and due_at is not null
+            select due_at from deliveries indexed by deliveries_due
+            where destination_id = ?1 and permit is null and due_at is not null
                 and due_at <= ?2
             order by due_at limit 1
         )

@@ -1,0 +1,157 @@
+//! What is over leaves what is owed: its row of `deliveries` goes, and one of `ledger`
+//! is written. Nothing else writes there but what is learned later.
+
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use domain::attempt::follow_up::FollowUp;
+use domain::ids::AttemptId;
+use domain::time::{Timestamp, micros};
+use engine::ports::{Outcome, TOO_OLD};
+use rusqlite::{Params, Transaction};
+
+use super::fault::Fault;
+use super::rows::execute;
+
+/// What it was made with, and when it had its last permit. The trigger that revokes permits
+/// (`limit_changes_insert`) says the same.
+const KEPT: &str = "id, event_id, destination_id, tenant_id, try_number, due_at, created_at,
+        admitted_at, tries_before, expires_at, replay_id, payload_bytes, batch_limit";
+
+/// Its start, but for when that was.
+const STARTED: &str = "permit, worker_id, crowded, claimed_at, carried_by, batch_size";
+
+/// The statement: it says `{kept}` and `{started}` where it means those columns.
+fn moving(statement: &str) -> String {
+    let text = statement.replace("{kept}", KEPT);
+    text.replace("{started}", STARTED)
+}
+
+static CANCELLED: LazyLock<String> = LazyLock::new(|| {
+    moving(
+        "
+    -- over: it was called off, and a permit that it had ends with it
+    insert into ledger ({kept}, state)
+    select {kept}, 'cancelled'
+    from deliveries where id = ?1 and state in ('waiting', 'admitted')",
+    )
+});
+
+static EXPIRED: LazyLock<String> = LazyLock::new(|| {
+    moving(
+        "
+    -- over: it grew too old while it waited
+    insert into ledger ({kept}, state, dead_letter, finished_at, error)
+    select {kept}, 'expired', 1, ?2, ?3
+    from deliveries where id = ?1 and state = 'waiting'",
+    )
+});
+
+static UNKNOWN: LazyLock<String> = LazyLock::new(|| {
+    moving(
+        "
+    -- over: nobody knows what became of it
+    insert into ledger (
+        {kept}, {started}, started_at, counted_at, folded, state, dead_letter, error
+    )
+    select {kept}, {started}, started_at, iif(by_response, started_at + ?2, null), coarse,
+        'unknown', ?3, ?4
+    from deliveries where id = ?1 and state = 'started'",
+    )
+});
+
+static ENDED: LazyLock<String> = LazyLock::new(|| {
+    moving(
+        "
+    -- over: its outcome
+    insert into ledger (
+        {kept}, {started}, folded, state, started_at, finished_at, counted_at, status, error,
+        response_body, dead_letter
+    )
+    select {kept}, {started}, coarse, ?2, ?3, ?4, iif(by_response, ?5, null), ?6, ?7, ?8, ?9
+    from deliveries where id = ?1 and state = 'started'",
+    )
+});
+
+const LEARNED: &str = "
+    -- over: the outcome of one that was unknown until now
+    update ledger
+    set state = ?2, started_at = ?3, finished_at = ?4, status = ?5, error = ?6,
+        response_body = ?7, dead_letter = ?8
+    where id = ?1";
+
+const GONE: &str = "
+    -- over: it is not owed any more
+    delete from deliveries where id = ?1";
+
+/// Moves one, by a statement that says of what state it may be. Whether it was.
+fn moved(tx: &Transaction<'_>, id: i64, sql: &str, params: impl Params) -> Result<bool, Fault> {
+    let written = execute(tx, sql, params)? > 0;
+    if written {
+        execute(tx, GONE, [id])?;
+    }
+    Ok(written)
+}
+
+/// Cancels what has not started. Whether it had not.
+pub(super) fn cancel(tx: &Transaction<'_>, id: AttemptId) -> Result<bool, Fault> {
+    moved(tx, id.0, &CANCELLED, [id.0])
+}
+
+/// Ends what waits and is too old.
+pub(super) fn expire(tx: &Transaction<'_>, now: Timestamp, id: AttemptId) -> Result<bool, Fault> {
+    moved(tx, id.0, &EXPIRED, (id.0, now.as_micros(), TOO_OLD))
+}
+
+/// Gives up a start. Where answers count, it counts until `longest` after it: no request
+/// takes longer.
+pub(super) fn give_up(
+    tx: &Transaction<'_>,
+    id: i64,
+    (dead_letter, error): (bool, &str),
+    longest: Duration,
+) -> Result<bool, Fault> {
+    moved(tx, id, &UNKNOWN, (id, micros(longest), dead_letter, error))
+}
+
+/// Ends what is under way, or completes what was unknown.
+pub(super) fn end(
+    tx: &Transaction<'_>,
+    outcome: &Outcome,
+    next: &FollowUp,
+    arrived_by: Timestamp,
+) -> Result<(), Fault> {
+    let id = outcome.attempt.0;
+    let state = outcome.kind.state().as_str();
+    let (started_at, finished_at) = (next.started_at.as_micros(), next.finished_at.as_micros());
+    let body = (!outcome.response_body.is_empty()).then_some(&outcome.response_body[..]);
+    let error = outcome.error.as_deref();
+    let (status, dead_letter) = (outcome.status, next.dead_letter);
+    let arrived_by = arrived_by.as_micros();
+    let ended = (
+        id,
+        state,
+        started_at,
+        finished_at,
+        arrived_by,
+        status,
+        error,
+        body,
+        dead_letter,
+    );
+    if moved(tx, id, &ENDED, ended)? {
+        return Ok(());
+    }
+    let learned = (
+        id,
+        state,
+        started_at,
+        finished_at,
+        status,
+        error,
+        body,
+        dead_letter,
+    );
+    execute(tx, LEARNED, learned)?;
+    Ok(())
+}
