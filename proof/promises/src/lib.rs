@@ -30,6 +30,7 @@
 //! | [`every_request_is_signed`] | at every request |
 //! | [`a_lease_is_exclusive`] | at every take |
 //! | [`nothing_starts_during_a_hold`] | at every start |
+//! | [`nothing_starts_before_it_is_for`] | at every start |
 //! | [`a_breaker_lets_one_through`] | at every start |
 //! | [`all_is_drained`] | after the last fault |
 //! | [`both_get_their_turn`] | at every admission |
@@ -264,6 +265,18 @@ pub fn no_window_of_arrivals_is_over(verdict: &ArrivalVerdict) -> Promise {
     });
     keep("no_window_of_arrivals_is_over", over.is_none(), || {
         words.unwrap_or_default()
+    })
+}
+
+/// An event that is for later does not go out before.
+pub fn nothing_starts_before_it_is_for(
+    attempt: AttemptId,
+    started_at: Timestamp,
+    deliver_at: Option<Timestamp>,
+) -> Promise {
+    let kept = deliver_at.is_none_or(|deliver_at| started_at >= deliver_at);
+    keep("nothing_starts_before_it_is_for", kept, || {
+        format!("attempt {attempt} started at {started_at:?} and is for {deliver_at:?}")
     })
 }
 

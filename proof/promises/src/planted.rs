@@ -199,6 +199,21 @@ fn a_limit_is_kept_and_used() {
 }
 
 #[test]
+fn what_is_for_later_does_not_go_out_before() {
+    let started =
+        |at_millis| nothing_starts_before_it_is_for(AttemptId(1), at(at_millis), Some(at(500)));
+    assert_eq!(
+        nothing_starts_before_it_is_for(AttemptId(1), at(0), None),
+        Ok(())
+    );
+    tells_lies_from(
+        "nothing_starts_before_it_is_for",
+        started(500),
+        [started(499)],
+    );
+}
+
+#[test]
 fn admission_keeps_its_order() {
     let admitted = first_attempts_are_admitted_in_order;
     tells_lies_from(

@@ -55,6 +55,8 @@ pub const SOMETIMES: &[&str] = &[
     "smart delivery turned on",
     "effective limit lowered",
     "backlog cancelled",
+    "events for later",
+    "started when it was for",
     "replay begun",
     // What receivers do.
     "receiver refused the connection",

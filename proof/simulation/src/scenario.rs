@@ -129,6 +129,15 @@ pub enum What {
         /// How old; 0 is any age.
         max_age_ms: u64,
     },
+    /// From now on clients hand in events that are for later, or for no longer.
+    Later {
+        /// For whom.
+        destination: usize,
+        /// How much later; 0 is at once.
+        by_ms: u64,
+        /// How long after that they may still be admitted; 0 is for ever.
+        lives_ms: u64,
+    },
     /// The owner replays all dead letters.
     Replay {
         /// Whose.

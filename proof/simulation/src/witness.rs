@@ -23,6 +23,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::counts::Counts;
+use crate::world::named_by_client;
 pub(crate) use backlogs::Pending;
 use promises::{Broken, Delivered, Promise, Sending};
 use seen::{Lease, Seen, longest};
@@ -56,6 +57,20 @@ impl Witness {
         let mut seen = self.seen();
         let event = seen.events.entry((destination, event)).or_default();
         event.is_accepted = true;
+    }
+
+    /// A client hands in an event, for now or for later. Whatever try is accepted, it does
+    /// not go out before the earliest that one of them says.
+    pub(crate) fn is_for(
+        &self,
+        destination: DestinationId,
+        event: EventId,
+        deliver_at: Option<Timestamp>,
+    ) {
+        let mut seen = self.seen();
+        let earliest = (seen.for_later).entry((destination, named_by_client(event)));
+        let earliest = earliest.or_insert(deliver_at);
+        *earliest = deliver_at.min(*earliest);
     }
 
     /// What is in force of a destination, all of it.
@@ -139,6 +154,17 @@ impl Witness {
             self.judge(&mut seen, once);
             let members = start.members.iter().map(|member| member.event);
             for event in members.chain([start.event]) {
+                let named = (permit.destination, named_by_client(event));
+                let deliver_at = seen.for_later.get(&named).copied().flatten();
+                if deliver_at.is_some() {
+                    self.counts.note("started when it was for");
+                }
+                let judged = promises::nothing_starts_before_it_is_for(
+                    permit.attempt,
+                    start.claimed_at,
+                    deliver_at,
+                );
+                self.judge(&mut seen, judged);
                 let Some(of) = seen.events.get_mut(&(permit.destination, event)) else {
                     continue;
                 };

@@ -32,6 +32,8 @@ use crate::signing;
 use crate::store::SimulatedStore;
 use crate::trace::{Sink, Trace};
 use crate::weather::{Surroundings, Weather};
+pub(crate) use clients::named_by_client;
+
 use crate::witness::Witness;
 use promises::Broken;
 
@@ -110,6 +112,7 @@ struct World<'a> {
     front: Arc<Front>,
     clients: JoinSet<()>,
     handing: Arc<Handing>,
+    for_later: Arc<ForLater>,
     deleted: Vec<DestinationId>,
     /// Where owners have cancelled what waited.
     cancelled: BTreeSet<DestinationId>,
@@ -124,6 +127,10 @@ type Front = Mutex<Option<Intake>>;
 /// How long each client still takes for what it has not handed in, by the number of
 /// its operation.
 type Handing = Mutex<BTreeMap<u32, Duration>>;
+
+/// How much later than they are handed in events are for, and how long after that they
+/// may still be admitted.
+type ForLater = Mutex<BTreeMap<DestinationId, (Duration, Option<Duration>)>>;
 
 /// A process, and how often it was started.
 struct Lives {
@@ -182,6 +189,7 @@ impl<'a> World<'a> {
             front: Arc::default(),
             clients: JoinSet::new(),
             handing: Arc::default(),
+            for_later: Arc::default(),
             deleted: Vec::new(),
             cancelled: BTreeSet::new(),
             replays: Vec::new(),

@@ -493,6 +493,11 @@ impl Draw<'_> {
                 destination,
                 share_percent: [10, 50, 100][self.rng.random_range(0..3)],
             },
+            7 => What::Later {
+                destination,
+                by_ms: [0, 700, 6_000, 30_000][self.rng.random_range(0..4)],
+                lives_ms: [0, 0, 800, 10_000][self.rng.random_range(0..4)],
+            },
             _ => What::Receiver {
                 destination,
                 behaviour: Behaviour::Rejects,

@@ -36,7 +36,7 @@ const ROWS_OF_EVENT: &str = rows!("where event_id = ?1 order by id");
 
 const IS_FIRST: &str = "
     select 1 from attempts a
-    where a.id = ?1
+    where a.id = ?1 and coalesce(a.due_at <= a.created_at, 1)
         and exists (select 1 from events where id = a.event_id)
         and not exists (
             select 1 from deliveries earlier
@@ -281,7 +281,7 @@ impl SimulatedStore {
         newest.map(AttemptId)
     }
 
-    /// Whether it is the first attempt of an event that is there.
+    /// Whether it is the first attempt of an event that is there, and was for at once.
     pub(crate) fn is_first(&self, id: AttemptId) -> bool {
         first(&self.connection(), IS_FIRST, [id.0], |_| Ok(())).is_some()
     }

@@ -22,6 +22,8 @@ use promises::{Broken, Delivered, Promise};
 pub(super) struct Seen {
     pub(super) destinations: BTreeMap<DestinationId, OfDestination>,
     pub(super) events: BTreeMap<(DestinationId, EventId), OfEvent>,
+    /// By their clients' names: not before that; `None` is at once.
+    pub(super) for_later: BTreeMap<(DestinationId, u128), Option<Timestamp>>,
     pub(super) attempts: BTreeMap<AttemptId, OfAttempt>,
     pub(super) leases: BTreeMap<DestinationId, Lease>,
     /// News, by number, and who was to be told of them when they were relayed.

@@ -6,11 +6,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use domain::event::{Audience, IDEMPOTENCY_KEY_KEPT, Idempotency, NewEvent, Timing};
 use domain::ids::{DestinationId, EventId};
+use domain::time::Timestamp;
 use engine::ports::{Acceptance, DEFAULT_TENANT};
 use tokio::time::sleep;
 use uuid::Uuid;
 
-use super::{Front, World};
+use super::{ForLater, Front, World};
 use crate::intake::Answered;
 use crate::witness::Witness;
 
@@ -37,7 +38,8 @@ impl World<'_> {
     ) {
         let (front, witness) = (Arc::clone(&self.front), self.parts.witness.clone());
         let at_once = if every_ms == 0 { REQUEST_EVENTS } else { 1 };
-        let handing = Arc::clone(&self.handing);
+        let (handing, for_later) = (Arc::clone(&self.handing), Arc::clone(&self.for_later));
+        let store = self.parts.store.clone();
         let note_left = move |left: u32| {
             let left = Duration::from_millis(every_ms) * left;
             let mut handing = handing.lock().unwrap_or_else(PoisonError::into_inner);
@@ -48,13 +50,43 @@ impl World<'_> {
             while next < events {
                 note_left(events - next);
                 let end = events.min(next + at_once);
-                let event = |n, tried| event(operation, n, tried, to);
+                let event = |n, tried| {
+                    let timing = timing(&for_later, to, store.now());
+                    let event = NewEvent {
+                        timing,
+                        ..event(operation, n, tried, to)
+                    };
+                    witness.is_for(to, event.id, timing.deliver_at);
+                    event
+                };
                 hand_in(&front, &witness, (next..end).collect(), event).await;
                 next = end;
                 sleep(Duration::from_millis(every_ms)).await;
             }
             note_left(0);
         });
+    }
+}
+
+impl World<'_> {
+    /// Clients hand in events for later from now on, or at once again.
+    pub(super) fn hand_in_for_later(&mut self, to: DestinationId, by_ms: u64, lives_ms: u64) {
+        let lives = (lives_ms > 0).then(|| Duration::from_millis(lives_ms));
+        let mut for_later = (self.for_later.lock()).unwrap_or_else(PoisonError::into_inner);
+        for_later.insert(to, (Duration::from_millis(by_ms), lives));
+        self.parts.around.counts.note("events for later");
+    }
+}
+
+/// When an event that is handed in now is for, and until when.
+fn timing(for_later: &ForLater, to: DestinationId, now: Timestamp) -> Timing {
+    let for_later = for_later.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some((by, lives)) = for_later.get(&to) else {
+        return Timing::default();
+    };
+    Timing {
+        deliver_at: (!by.is_zero()).then(|| now + *by),
+        expires_at: lives.map(|lives| now + *by + lives),
     }
 }
 
@@ -125,6 +157,6 @@ fn note(witness: &Witness, event: &NewEvent, answer: &Acceptance) {
 }
 
 /// The client's name for an event, whatever try made it.
-pub(super) fn named_by_client(event: EventId) -> u128 {
+pub(crate) fn named_by_client(event: EventId) -> u128 {
     event.0.as_u128() >> TRIES_BITS
 }

@@ -42,6 +42,11 @@ impl<'a> World<'a> {
                 destination: of,
                 max_age_ms,
             } => self.set_age(destination(*of), *max_age_ms).await,
+            What::Later {
+                destination: of,
+                by_ms,
+                lives_ms,
+            } => self.hand_in_for_later(destination(*of), *by_ms, *lives_ms),
             What::Replay {
                 destination: of,
                 share_percent,
