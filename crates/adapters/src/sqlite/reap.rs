@@ -28,7 +28,8 @@ const EXPIRED: &str = "
 
 const GIVEN_UP: &str = "
     -- reap: starts that are too old, or whose worker is gone
-    select a.id, a.started_at, a.coarse, a.try_number, a.event_id, a.destination_id, a.tenant_id, w.seen_at is null or w.seen_at < ?2, d.deleted_at is not null,
+    select a.id, a.started_at, a.coarse, a.try_number, a.event_id, a.destination_id,
+        a.tenant_id, w.seen_at is null or w.seen_at < ?2, d.deleted_at is not null,
         a.tries_before, a.expires_at, coalesce(json_extract(d.retry_policy, '$.max_tries'), ?4),
         a.payload_bytes, a.batch_limit,
         (a.carried_by is not null or a.batch_size is not null) and a.batch_limit is not 1

@@ -19,8 +19,8 @@ use super::buckets::{Buckets, fold_rows};
 use super::fault::Fault;
 use super::rows::{all, first, time};
 
-/// Starts of a coarse limit that are over and may stay in no bucket. When there are more, a limit has just become coarse, and runs fold
-/// as many each until that is done.
+/// Starts of a coarse limit that are over and may stay in no bucket. When there are more, a
+/// limit has just become coarse, and runs fold as many each until that is done.
 const UNFOLDED_MAX: usize = 5_000;
 
 const OUTSTANDING: &str = "
