@@ -109,8 +109,11 @@ const INSERT_EVENT: &str = "
 
 const INSERT_ATTEMPT: &str = "
     insert into deliveries
-        (id, event_id, destination_id, tenant_id, created_at, expires_at, payload_bytes)
-    select ?1, ?2, ?3, ?4, ?5, ?5 + max_age_ms * 1000, ?6 from destinations where id = ?3";
+        (id, event_id, destination_id, tenant_id, created_at, payload_bytes, due_at, expires_at)
+    select ?1, ?2, ?3, ?4, ?5, ?6, ?7, coalesce(min(by_age, ?8), by_age, ?8)
+    from (
+        select coalesce(?7, ?5) + max_age_ms * 1000 as by_age from destinations where id = ?3
+    )";
 
 const INSERT_KEY: &str = "
     insert or replace into idempotency_keys (tenant_id, key, digest, event_id, expires_at)
@@ -504,7 +507,18 @@ impl SimulatedStore {
             let row = params![id, tenant, kind, media, &payload[..], at];
             execute(&connection, INSERT_EVENT, row);
             let bytes = i64::try_from(payload.len()).unwrap_or(i64::MAX);
-            let row = params![attempt.0, id, text(to), tenant, at, bytes];
+            let due_at = event.timing.due_at(unseen.since).map(Timestamp::as_micros);
+            let expires_at = event.timing.expires_at.map(Timestamp::as_micros);
+            let row = params![
+                attempt.0,
+                id,
+                text(to),
+                tenant,
+                at,
+                bytes,
+                due_at,
+                expires_at
+            ];
             execute(&connection, INSERT_ATTEMPT, row);
             if let Some(asked) = &event.idempotency {
                 let until = (unseen.since + asked.kept_for).as_micros();
