@@ -11,8 +11,9 @@ use engine::ports::{Acceptance, DEFAULT_TENANT};
 use tokio::time::sleep;
 use uuid::Uuid;
 
-use super::{ForLater, Front, World};
+use super::{ForLater, Front, World, destination};
 use crate::intake::Answered;
+use crate::scenario::What;
 use crate::witness::Witness;
 
 /// Between two tries of a client whose request was not answered.
@@ -70,10 +71,22 @@ impl World<'_> {
 
 impl World<'_> {
     /// Clients hand in events for later from now on, or at once again.
-    pub(super) fn hand_in_for_later(&mut self, to: DestinationId, by_ms: u64, lives_ms: u64) {
-        let lives = (lives_ms > 0).then(|| Duration::from_millis(lives_ms));
+    pub(super) fn hand_in_for_later(&mut self, what: &What) {
+        let What::Later {
+            destination: to,
+            by_ms,
+            lives_ms,
+        } = what
+        else {
+            return;
+        };
+        let (by, lives) = (
+            Duration::from_millis(*by_ms),
+            Duration::from_millis(*lives_ms),
+        );
+        let lives = (!lives.is_zero()).then_some(lives);
         let mut for_later = (self.for_later.lock()).unwrap_or_else(PoisonError::into_inner);
-        for_later.insert(to, (Duration::from_millis(by_ms), lives));
+        for_later.insert(destination(*to), (by, lives));
         self.parts.around.counts.note("events for later");
     }
 }

@@ -42,11 +42,7 @@ impl<'a> World<'a> {
                 destination: of,
                 max_age_ms,
             } => self.set_age(destination(*of), *max_age_ms).await,
-            What::Later {
-                destination: of,
-                by_ms,
-                lives_ms,
-            } => self.hand_in_for_later(destination(*of), *by_ms, *lives_ms),
+            what @ What::Later { .. } => self.hand_in_for_later(what),
             What::Replay {
                 destination: of,
                 share_percent,
