@@ -99,8 +99,9 @@ pub(super) fn cancel(tx: &Transaction<'_>, id: AttemptId) -> Result<bool, Fault>
 }
 
 /// Ends what waits and is too old.
-pub(super) fn expire(tx: &Transaction<'_>, now: Timestamp, id: AttemptId) -> Result<bool, Fault> {
-    moved(tx, id.0, &EXPIRED, (id.0, now.as_micros(), TOO_OLD))
+pub(super) fn expire(tx: &Transaction<'_>, now: Timestamp, id: AttemptId) -> Result<(), Fault> {
+    moved(tx, id.0, &EXPIRED, (id.0, now.as_micros(), TOO_OLD))?;
+    Ok(())
 }
 
 /// Gives up a start. Where answers count, it counts until `longest` after it: no request
@@ -110,8 +111,9 @@ pub(super) fn give_up(
     id: i64,
     (dead_letter, error): (bool, &str),
     longest: Duration,
-) -> Result<bool, Fault> {
-    moved(tx, id, &UNKNOWN, (id, micros(longest), dead_letter, error))
+) -> Result<(), Fault> {
+    moved(tx, id, &UNKNOWN, (id, micros(longest), dead_letter, error))?;
+    Ok(())
 }
 
 /// Ends what is under way, or completes what was unknown.
