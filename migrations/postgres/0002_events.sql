@@ -41,6 +41,15 @@ create function new_event_id() returns uuid
         || '7' || substr(translate(gen_random_uuid()::text, '-', ''), 14)
     )::uuid;
 
+-- Whether one who subscribes to these types takes an event of that type: by the type, by
+-- `order.*` or by `*`.
+create function subscribes(event_types text[], event_type text) returns boolean
+    language sql immutable parallel safe
+    return event_type = any (event_types) or '*' = any (event_types) or exists (
+        select from unnest(event_types) s
+        where right(s, 2) = '.*' and starts_with(event_type, left(s, -1))
+    );
+
 create table events (
     id uuid not null,
     tenant_id uuid not null,

@@ -72,6 +72,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use domain::event::is_subscribed;
 use domain::time::Timestamp;
 use engine::ports::{StoreError, wanted};
 use rusqlite::config::DbConfig;
@@ -285,7 +286,20 @@ fn connect(path: &Path, flags: OpenFlags) -> Result<Connection, StoreError> {
 fn prepare(connection: &Connection) -> Result<(), Fault> {
     connection.set_prepared_statement_cache_capacity(CACHED_STATEMENTS);
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
-    Ok(())
+    know_subscriptions(connection)
+}
+
+/// `subscribes(event_types, event_type)`, which the schema of Postgres has as well.
+fn know_subscriptions(connection: &Connection) -> Result<(), Fault> {
+    let subscribes = |context: &Context<'_>| {
+        let types = context.get_raw(0).as_str()?;
+        let types: Vec<String> = serde_json::from_str(types)
+            .map_err(|problem| rusqlite::Error::UserFunctionError(problem.into()))?;
+        let event_type = context.get_raw(1).as_str_or_null()?.unwrap_or_default();
+        Ok(types.iter().any(|one| is_subscribed(one, event_type)))
+    };
+    let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DETERMINISTIC;
+    Ok(connection.create_scalar_function("subscribes", 2, flags, subscribes)?)
 }
 
 /// What the view `store_clock` and the schema's defaults go by. They ask for

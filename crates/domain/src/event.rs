@@ -37,6 +37,44 @@ pub fn event_type_problem(event_type: &str) -> Option<&'static str> {
     (!event_type.bytes().all(allowed)).then_some(problem)
 }
 
+/// The end of a subscription to all types below one.
+const BELOW: &str = ".*";
+
+/// What is wrong with a subscription: a type, `*` for all, or `order.*` for all types that
+/// begin with `order.`.
+#[must_use]
+pub fn subscription_problem(subscription: &str) -> Option<&'static str> {
+    if subscription == "*" {
+        return None;
+    }
+    match event_type_problem(subscription.strip_suffix(BELOW).unwrap_or(subscription)) {
+        None if subscription.len() > MAX_TYPE_BYTES => Some("must have 1 to 128 bytes"),
+        None => None,
+        Some(_) if subscription.contains('*') => {
+            Some("must be a type, `*`, or the beginning of types and `.*`, such as `order.*`")
+        }
+        problem => problem,
+    }
+}
+
+/// Whether one who subscribes to this takes an event of that type. Postgres's
+/// `subscribes` says the same.
+///
+/// ```
+/// use domain::event::is_subscribed;
+///
+/// assert!(is_subscribed("order.*", "order.paid.late"));
+/// assert!(!is_subscribed("order.*", "order"));
+/// assert!(!is_subscribed("order.*", "orders.paid"));
+/// ```
+#[must_use]
+pub fn is_subscribed(subscription: &str, event_type: &str) -> bool {
+    subscription == "*"
+        || subscription == event_type
+        || (subscription.strip_suffix('*'))
+            .is_some_and(|start| start.ends_with('.') && event_type.starts_with(start))
+}
+
 /// What is wrong with a media type. It becomes a header of every request: what
 /// could not, or could smuggle another one, is refused.
 #[must_use]

@@ -117,7 +117,7 @@ pub struct DestinationSpec {
     /// Holds the backlog; events are still accepted.
     #[serde(default)]
     pub paused: bool,
-    /// The types of events that it subscribes to; `*` is all.
+    /// The types of events that it subscribes to; `order.*` is all below one, `*` all.
     #[serde(default)]
     #[schemars(length(max = 100), inner(length(min = 1, max = 256)))]
     #[x_kube(merge_strategy = ListMerge::Set)]

@@ -49,6 +49,7 @@ macro_rules! store_contract {
             where_an_event_went_is_not_told_to_another_tenant
             a_refused_event_does_not_touch_the_others
             events_fan_out_by_type_and_star
+            events_fan_out_by_the_beginning_of_their_type
             an_event_that_nobody_subscribes_to_is_accepted
             a_paused_destination_still_accepts
             payloads_come_back_byte_for_byte

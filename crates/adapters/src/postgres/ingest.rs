@@ -536,7 +536,7 @@ impl<'a> Subscribers<'a> {
             cross join lateral (
                 select d.id from destinations d
                 where d.tenant_id = n.tenant_id and d.deleted_at is null and d.state <> 'disabled'
-                    and (n.event_type = any (d.event_types) or '*' = any (d.event_types))
+                    and subscribes(d.event_types, n.event_type)
                 order by d.id
                 limit $3
             ) s

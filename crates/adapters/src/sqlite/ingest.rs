@@ -27,7 +27,7 @@ const SUBSCRIBERS: &str = "
     -- accept_events: who subscribes
     select d.id from destinations d
     where d.tenant_id = ?1 and d.deleted_at is null and d.state <> 'disabled'
-        and exists (select 1 from json_each(d.event_types) t where t.value in (?2, '*'))
+        and subscribes(d.event_types, ?2)
     order by d.id limit ?3";
 
 const INSERT_EVENT: &str = "

@@ -38,7 +38,7 @@ pub struct CreateDestination {
     /// For people.
     #[serde(default)]
     pub name: String,
-    /// The types of events that it subscribes to; `*` is all.
+    /// The types of events that it subscribes to; `order.*` is all below one, `*` all.
     #[serde(default)]
     pub event_types: Vec<String>,
     /// Starts per period.

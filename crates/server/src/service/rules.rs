@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 
 use adapters::http::Policy;
-use domain::event::{MAX_IDEMPOTENCY_KEY_BYTES, event_type_problem};
+use domain::event::{MAX_IDEMPOTENCY_KEY_BYTES, event_type_problem, subscription_problem};
 use domain::time::Timestamp;
 use url::{Host, Url};
 
@@ -179,8 +179,8 @@ pub(super) fn event_types(types: &[String]) -> Result<(), ServiceError> {
         return Err(ServiceError::invalid("event_types", problem));
     }
     for (i, event_type) in types.iter().enumerate() {
-        if event_type != "*" {
-            self::event_type(&format!("event_types[{i}]"), event_type)?;
+        if let Some(problem) = subscription_problem(event_type) {
+            return Err(ServiceError::invalid(format!("event_types[{i}]"), problem));
         }
         if types[..i].contains(event_type) {
             return Err(ServiceError::invalid(
@@ -347,7 +347,7 @@ mod tests {
             let types: Vec<String> = types.iter().map(|text| (*text).to_owned()).collect();
             event_types(&types).err().map(|error| error.to_string())
         };
-        assert_eq!(refused(&["*", "order.paid"]), None);
+        assert_eq!(refused(&["*", "order.paid", "order.*"]), None);
         assert_eq!(
             refused(&["order.paid", "order paid"]).as_deref(),
             Some("event_types[1]: must be of letters, digits and . _ - : /")
@@ -356,6 +356,10 @@ mod tests {
             refused(&["a", "a"]).as_deref(),
             Some("event_types[1]: is there twice")
         );
+        for bad in ["order*", "*.paid", "order.*.late", ".*", "order.**"] {
+            let said = refused(&["a", bad]).unwrap_or_default();
+            assert!(said.starts_with("event_types[1]: must be"), "{bad}: {said}");
+        }
         assert!(refused(&[""]).is_some());
     }
 }

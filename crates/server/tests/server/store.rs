@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use domain::attempt::AttemptState;
 use domain::compliance::Start;
 use domain::destination::DestinationState;
-use domain::event::{Audience, MAX_DESTINATIONS, NewEvent};
+use domain::event::{Audience, MAX_DESTINATIONS, NewEvent, is_subscribed};
 use domain::external_id::ExternalId;
 use domain::health::{BreakerSettings, FAILING_PERCENT, Health};
 use domain::ids::{AttemptId, DestinationId, EventId, SecretId, TenantId};
@@ -65,9 +65,8 @@ impl State {
         let wanted = |destination: &&Destination| match event.audience {
             Audience::Destination(id) => destination.id == id,
             Audience::Subscribers | Audience::SomeSubscriber => {
-                destination.event_types.iter().any(|event_type| {
-                    event_type == "*" || Some(event_type) == event.event_type.as_ref()
-                })
+                let event_type = event.event_type.as_deref().unwrap_or_default();
+                (destination.event_types.iter()).any(|types| is_subscribed(types, event_type))
             }
         };
         let found: Vec<&Destination> = self.destinations.iter().filter(wanted).collect();

@@ -166,6 +166,35 @@ pub async fn events_fan_out_by_type_and_star(world: &World) {
     }
 }
 
+/// `order.*` takes what begins with `order.`, and nothing else.
+pub async fn events_fan_out_by_the_beginning_of_their_type(world: &World) {
+    let below = |types| world.destination().event_types(types).create();
+    let orders = below(&["order.*"]).await;
+    let paid = below(&["invoice.sent", "order.paid.*"]).await;
+    let takes = [
+        ("order.paid", vec![orders]),
+        ("order.paid.late", vec![orders, paid]),
+        ("order.paid.", vec![orders, paid]),
+        ("order", vec![]),
+        ("orders.paid", vec![]),
+        ("Order.paid", vec![]),
+        ("order_paid", vec![]),
+        ("an.order.paid", vec![]),
+    ];
+    for (event_type, mut expected) in takes {
+        let answers = world
+            .store
+            .accept_events(&[of_type(world, event_type)])
+            .await;
+        let [Acceptance::Accepted(mut to)] = <[_; 1]>::try_from(answers.unwrap()).unwrap() else {
+            panic!("{event_type}: expected to be accepted")
+        };
+        to.sort();
+        expected.sort();
+        assert_eq!(to, expected, "{event_type}");
+    }
+}
+
 /// It is durable, and has no attempts.
 pub async fn an_event_that_nobody_subscribes_to_is_accepted(world: &World) {
     world

@@ -33,10 +33,7 @@ const WANTED: &str = "e.created_at >= r.died_from and e.created_at < r.died_befo
             ))
             and (
                 r.event_id is not null
-                or (
-                    not e.directed
-                    and (e.event_type = any (d.event_types) or '*' = any (d.event_types))
-                )
+                or (not e.directed and subscribes(d.event_types, e.event_type))
                 or exists (
                     select from ledger a
                     where a.event_id = e.id and a.destination_id = r.destination_id

@@ -21,8 +21,8 @@ pub struct Settings {
     #[arg(long, value_name = "ID")]
     pub external_id: Option<String>,
 
-    /// A type of events to subscribe to; `*` is all. Repeatable: all of them, or
-    /// `none`.
+    /// A type of events to subscribe to; `order.*` is all below one, `*` all. Repeatable:
+    /// all of them, or `none`.
     #[arg(long = "type", alias = "event-type", value_name = "TYPE")]
     pub event_types: Vec<String>,
 
