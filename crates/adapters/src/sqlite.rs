@@ -1,10 +1,10 @@
 //! `Store` and `Catalog` on one SQLite file.
 //!
-//! There is one writer: a connection on a thread of its own, so each step is
-//! one `begin immediate` transaction that sees all before it, and the clock is
-//! read after the lock. Nothing is ever skipped, because nobody else holds a
-//! row. What the catalog reads comes from a second, read-only connection, so
-//! that an audit of a long ledger never delays the path of an event.
+//! There is one writer: a connection on a thread of its own, so each step sees all before
+//! it in a `begin immediate` transaction, and the clock is read after the lock. Steps of the
+//! path that wait at once share one. Nothing is ever skipped, because nobody else holds a
+//! row. What the catalog reads comes from a second, read-only connection, so that an audit
+//! of a long ledger never delays the path of an event.
 //!
 //! Statements name the index that makes them cheap (`indexed by`): a plan that
 //! would read a whole ledger is an error and not a slow day.
@@ -23,6 +23,7 @@ mod backpressure;
 mod batches;
 mod buckets;
 mod cancel;
+mod checkpoint;
 mod claim;
 #[cfg(test)]
 mod cost;
@@ -32,6 +33,7 @@ mod fault;
 mod fleet;
 mod found_attempts;
 mod found_events;
+mod group;
 mod harm;
 mod health;
 mod health_book;
@@ -79,9 +81,11 @@ use rusqlite::config::DbConfig;
 use rusqlite::functions::{Context, FunctionFlags};
 use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
 
+use checkpoint::Checkpoints;
 use fault::Fault;
+use group::Manner;
 use place::Place;
-use thread::Lane;
+use thread::{Lane, Writes};
 
 /// The store's clock.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
@@ -91,6 +95,10 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// More than there are statements, so that each is prepared once.
 const CACHED_STATEMENTS: usize = 128;
+
+/// What the writer keeps of the file in memory, KiB: a batch's pages, and those that the
+/// next one changes again. SQLite's own 2 MiB are too few for a thousand events.
+const CACHE_KIB: i64 = 65_536;
 
 /// The system's clock, for production.
 #[must_use]
@@ -136,16 +144,20 @@ impl SqliteStore {
         migrate::migrate(&mut writer)?;
         let read_only = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let reader = connect(path, read_only)?;
-        let writer = Lane::spawn("sqlite-writer", writer, lock)?;
-        let reader = Lane::spawn("sqlite-reader", reader, ())?;
-        let counter = Lane::spawn("sqlite-counter", connect(path, read_only)?, ())?;
-        let place = Place::of(path)?;
+        let place = Arc::new(Place::of(path)?);
+        let writes = Writes {
+            place: Arc::clone(&place),
+            checkpoints: Checkpoints::spawn(path, &writer)?,
+        };
+        let writer = Lane::spawn("sqlite-writer", writer, Some(writes), lock)?;
+        let reader = Lane::spawn("sqlite-reader", reader, None, ())?;
+        let counter = Lane::spawn("sqlite-counter", connect(path, read_only)?, None, ())?;
         if new {
             let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
             tracing::info!("made a new database at {}", path.display());
         }
         Ok(Self {
-            place: Some(Arc::new(place)),
+            place: Some(place),
             writer: Arc::new(writer),
             reader: Arc::new(reader),
             counter: Arc::new(counter),
@@ -158,8 +170,8 @@ impl SqliteStore {
     /// open: for the audit. Whatever writes fails.
     pub fn open_to_read(path: &Path, clock: Clock) -> Result<Self, StoreError> {
         let read_only = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let lane = Arc::new(Lane::spawn("sqlite-audit", connect(path, read_only)?, ())?);
-        Ok(Self::on(lane, clock, Duration::ZERO))
+        let lane = Lane::spawn("sqlite-audit", connect(path, read_only)?, None, ())?;
+        Ok(Self::on(Arc::new(lane), clock, Duration::ZERO))
     }
 
     /// A store that is gone when it is dropped, for tests and demos.
@@ -167,8 +179,8 @@ impl SqliteStore {
         let mut connection = connect(Path::new(":memory:"), OpenFlags::default())?;
         configure(&connection)?;
         migrate::migrate(&mut connection)?;
-        let lane = Arc::new(Lane::spawn("sqlite-memory", connection, ())?);
-        Ok(Self::on(lane, clock, Duration::ZERO))
+        let lane = Lane::spawn("sqlite-memory", connection, None, ())?;
+        Ok(Self::on(Arc::new(lane), clock, Duration::ZERO))
     }
 
     /// A store on a connection that the caller keeps: each step runs on the
@@ -207,7 +219,7 @@ impl SqliteStore {
         }
     }
 
-    /// One atomic step of the path: under the write lock, at one instant.
+    /// One atomic step: under the write lock, at one instant.
     async fn write<T, F>(&self, step: F) -> Result<T, Fault>
     where
         T: Send + 'static,
@@ -226,16 +238,43 @@ impl SqliteStore {
         self.writer.run(step).await
     }
 
-    /// A quick read on the path: of what is committed, at one instant.
+    /// A step that deliveries take: those that wait at once share a commit. It is run
+    /// again where another of them fails.
+    async fn write_together<T, F>(&self, step: F) -> Result<T, Fault>
+    where
+        T: Send + 'static,
+        F: Fn(&Transaction<'_>, Timestamp) -> Result<T, Fault> + Send + 'static,
+    {
+        self.in_turn(Manner::Writes, step).await
+    }
+
+    /// The same for a claim: its worker sends only if it has the answer soon.
+    async fn write_promptly<T, F>(&self, step: F) -> Result<T, Fault>
+    where
+        T: Send + 'static,
+        F: Fn(&Transaction<'_>, Timestamp) -> Result<T, Fault> + Send + 'static,
+    {
+        self.in_turn(Manner::WritesPromptly, step).await
+    }
+
+    /// A quick read on the path: of what is done, at one instant.
     async fn look<T, F>(&self, step: F) -> Result<T, Fault>
     where
         T: Send + 'static,
-        F: FnOnce(&Transaction<'_>, Timestamp) -> Result<T, Fault> + Send + 'static,
+        F: Fn(&Transaction<'_>, Timestamp) -> Result<T, Fault> + Send + 'static,
     {
         wanted::check()?;
+        self.in_turn(Manner::Reads, step).await
+    }
+
+    async fn in_turn<T, F>(&self, manner: Manner, step: F) -> Result<T, Fault>
+    where
+        T: Send + 'static,
+        F: Fn(&Transaction<'_>, Timestamp) -> Result<T, Fault> + Send + 'static,
+    {
         let clock = self.clock.clone();
-        let step = move |connection: &mut Connection| step(&connection.transaction()?, clock());
-        self.writer.run(step).await
+        let step = move |tx: &Transaction<'_>| step(tx, clock());
+        self.writer.run_together(manner, step).await
     }
 
     /// A read that may take its time, of one snapshot.
@@ -320,6 +359,7 @@ fn tell_the_time(connection: &Connection, clock: Clock) -> Result<(), Fault> {
 fn configure(connection: &Connection) -> Result<(), Fault> {
     connection.pragma_update(None, "journal_mode", "wal")?;
     connection.pragma_update(None, "synchronous", "full")?;
+    connection.pragma_update(None, "cache_size", -CACHE_KIB)?;
     connection.pragma_update(None, "foreign_keys", true)?;
     Ok(())
 }

@@ -82,7 +82,7 @@ impl Keys for SqliteStore {
     async fn credentials(&self, ids: &[KeyId]) -> Result<Vec<(KeyId, Credential)>, CatalogError> {
         let ids = ids.to_vec();
         let found = self.look(move |tx, now| {
-            let found = ids.into_iter().map(|id| {
+            let found = ids.iter().map(|&id| {
                 let found = credential(tx, now, id)?;
                 Ok(found.map(|credential| (id, credential)))
             });

@@ -57,7 +57,7 @@ impl HealthBook for SqliteStore {
         Ok(self
             .look(move |tx, now| {
                 let mut views = Vec::with_capacity(ids.len());
-                for id in ids {
+                for &id in &ids {
                     views.extend(view(tx, now, tenant, id)?);
                 }
                 Ok(views)

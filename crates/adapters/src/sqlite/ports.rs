@@ -29,14 +29,14 @@ impl Store for SqliteStore {
     async fn accept_events(&self, events: &[NewEvent]) -> Result<Vec<Acceptance>, StoreError> {
         let events = events.to_vec();
         Ok(self
-            .write(move |tx, now| ingest::accept_events(tx, now, &events))
+            .write_together(move |tx, now| ingest::accept_events(tx, now, &events))
             .await?)
     }
 
     async fn admit(&self, runs: &[Run], room: &Room) -> Result<Admitted, StoreError> {
         let (runs, room) = (runs.to_vec(), room.clone());
         Ok(self
-            .write(move |tx, now| admit::admit_runs(tx, now, &runs, &room))
+            .write_together(move |tx, now| admit::admit_runs(tx, now, &runs, &room))
             .await?)
     }
 
@@ -62,7 +62,7 @@ impl Store for SqliteStore {
             };
             claim::claim_starts(tx, &by, &permits)
         };
-        Ok(self.write(step).await?)
+        Ok(self.write_promptly(step).await?)
     }
 
     fn head_start(&self) -> Duration {
@@ -72,14 +72,14 @@ impl Store for SqliteStore {
     async fn release_permits(&self, permits: &[Permit]) -> Result<Vec<Wake>, StoreError> {
         let permits = permits.to_vec();
         Ok(self
-            .write(move |tx, _| claim::release_permits(tx, &permits))
+            .write_together(move |tx, _| claim::release_permits(tx, &permits))
             .await?)
     }
 
     async fn defer(&self, deferrals: &[Deferral]) -> Result<(), StoreError> {
         let deferrals = deferrals.to_vec();
         Ok(self
-            .write(move |tx, now| claim::defer(tx, now, &deferrals))
+            .write_together(move |tx, now| claim::defer(tx, now, &deferrals))
             .await?)
     }
 
@@ -98,13 +98,13 @@ impl Store for SqliteStore {
             };
             batches::claim_batches(tx, &by, &permits)
         };
-        Ok(self.write(step).await?)
+        Ok(self.write_promptly(step).await?)
     }
 
     async fn report_sends(&self, worker: WorkerId, sends: &[SendReport]) -> Result<(), StoreError> {
         let sends = sends.to_vec();
         let step = move |tx: &Transaction<'_>, _| claim::report_sends(tx, worker, &sends);
-        Ok(self.write(step).await?)
+        Ok(self.write_together(step).await?)
     }
 
     async fn report_spreads(&self, spreads: &[(DestinationId, Spread)]) -> Result<(), StoreError> {
@@ -121,7 +121,7 @@ impl Store for SqliteStore {
         let outcomes = outcomes.to_vec();
         let step =
             move |tx: &Transaction<'_>, now| record::record_outcomes(tx, now, worker, &outcomes);
-        Ok(self.write(step).await?)
+        Ok(self.write_together(step).await?)
     }
 
     async fn reap(&self, rules: &ReapRules, limit: u32) -> Result<Reaped, StoreError> {

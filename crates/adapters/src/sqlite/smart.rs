@@ -131,7 +131,7 @@ impl SmartBook for SqliteStore {
     ) -> Result<SmartView, CatalogError> {
         let key = (destination.to_string(), tenant.to_string());
         Ok(self
-            .look(move |tx, _| first(tx, VIEW, key, view)?.ok_or_else(not_found))
+            .look(move |tx, _| first(tx, VIEW, key.clone(), view)?.ok_or_else(not_found))
             .await?)
     }
 
@@ -159,7 +159,7 @@ impl SmartBook for SqliteStore {
     ) -> Result<Vec<SmartChange>, CatalogError> {
         let key = (destination.to_string(), until.as_micros(), limit);
         Ok(self
-            .look(move |tx, _| all(tx, HISTORY, key, change))
+            .look(move |tx, _| all(tx, HISTORY, key.clone(), change))
             .await?)
     }
 }

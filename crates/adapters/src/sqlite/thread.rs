@@ -2,9 +2,9 @@
 //!
 //! SQLite calls block, for the time of an `fsync` at least, so they stay off
 //! the runtime's threads. Steps come in through a bounded channel and run one
-//! after the other; each answers through a channel of its own. A caller that
-//! goes away does not stop its step: as after any error, it may have been
-//! committed.
+//! after the other, some of them in one [`group`]; each answers through a channel of
+//! its own. A caller that goes away does not stop its step: as after any error, it may
+//! have been committed.
 //!
 //! In virtual time the clock would jump while a caller waits for a thread. There
 //! a step runs at once where it is asked for, under a lock: nothing is awaited.
@@ -17,15 +17,31 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use engine::ports::StoreError;
-use rusqlite::Connection;
+use rusqlite::{Connection, Transaction};
 use tokio::sync::{mpsc, oneshot};
 
+use super::checkpoint::Checkpoints;
 use super::fault::Fault;
+use super::group::{self, Manner, Member};
+use super::place::Place;
 
 /// Steps that wait for the thread. Callers above that wait for a place.
 const QUEUE: usize = 1_024;
 
-type Step = Box<dyn FnOnce(&mut Connection) + Send>;
+enum Step {
+    /// In transactions of its own.
+    Alone(Box<dyn FnOnce(&mut Connection) + Send>),
+    /// In one with others, if they wait at once.
+    Together(Box<dyn Member>),
+}
+
+/// What a thread that writes to a file does beside its steps.
+pub(super) struct Writes {
+    /// Looks for the file before and after each commit.
+    pub(super) place: Arc<Place>,
+    /// Says how long its log is.
+    pub(super) checkpoints: Checkpoints,
+}
 
 /// The way to the connection.
 pub(super) enum Lane {
@@ -44,14 +60,14 @@ impl Lane {
     pub(super) fn spawn(
         name: &str,
         mut connection: Connection,
+        writes: Option<Writes>,
         kept: impl Send + 'static,
     ) -> Result<Self, StoreError> {
-        let (steps, mut queue) = mpsc::channel::<Step>(QUEUE);
+        let (steps, mut queue) = mpsc::channel(QUEUE);
         let run = move || {
-            while let Some(step) = queue.blocking_recv() {
-                step(&mut connection);
-            }
+            run(&mut connection, &mut queue, writes.as_ref());
             drop(connection);
+            drop(writes);
             drop(kept);
         };
         let thread = std::thread::Builder::new().name(name.to_owned()).spawn(run);
@@ -77,6 +93,91 @@ impl Lane {
             }
         }
     }
+
+    /// Runs one that may share its transaction. It is run again where another of them
+    /// fails, so it must not use up what it has.
+    pub(super) async fn run_together<T, F>(&self, manner: Manner, step: F) -> Result<T, Fault>
+    where
+        T: Send + 'static,
+        F: Fn(&Transaction<'_>) -> Result<T, Fault> + Send + 'static,
+    {
+        let (answer, answered) = oneshot::channel();
+        let member = Box::new(Asked {
+            step,
+            manner,
+            done: None,
+            answer,
+        });
+        match self {
+            Self::Thread(thread) => thread.send(Step::Together(member)).await?,
+            Self::Inline(connection) => {
+                let mut connection = connection.lock().unwrap_or_else(PoisonError::into_inner);
+                group::run(&mut connection, member, &mut || None, &|| Ok(()));
+            }
+        }
+        answered.await.map_err(|_dropped| gone())?
+    }
+}
+
+/// The thread, until nobody asks any more.
+fn run(connection: &mut Connection, queue: &mut mpsc::Receiver<Step>, writes: Option<&Writes>) {
+    let check = || writes.map_or(Ok(()), |writes| writes.place.check());
+    let mut kept = None;
+    while let Some(step) = kept.take().or_else(|| queue.blocking_recv()) {
+        let ends = EndsWithIt;
+        match step {
+            Step::Alone(step) => step(connection),
+            Step::Together(first) => {
+                let mut next = || match queue.try_recv().ok()? {
+                    Step::Together(another) => Some(another),
+                    alone @ Step::Alone(_) => {
+                        kept = Some(alone);
+                        None
+                    }
+                };
+                group::run(connection, first, &mut next, &check);
+            }
+        }
+        if let Some(writes) = writes {
+            writes.checkpoints.look();
+        }
+        drop(ends);
+    }
+}
+
+/// A step of a group, and the way to its caller.
+struct Asked<T, F> {
+    step: F,
+    manner: Manner,
+    done: Option<Result<T, Fault>>,
+    answer: oneshot::Sender<Result<T, Fault>>,
+}
+
+impl<T, F> Member for Asked<T, F>
+where
+    T: Send,
+    F: Fn(&Transaction<'_>) -> Result<T, Fault> + Send,
+{
+    fn run(&mut self, tx: &Transaction<'_>) -> bool {
+        self.done.insert((self.step)(tx)).is_ok()
+    }
+
+    fn manner(&self) -> Manner {
+        self.manner
+    }
+
+    fn answer(self: Box<Self>, committed: Result<(), StoreError>) {
+        let done = match committed {
+            Ok(()) => self.done.unwrap_or_else(|| Err(gone())),
+            Err(problem) => Err(problem.into()),
+        };
+        // Nobody may be waiting any more: then the answer is dropped.
+        let _ = self.answer.send(done);
+    }
+}
+
+fn gone() -> Fault {
+    StoreError::Unavailable("the store's thread has ended".to_owned()).into()
 }
 
 impl Thread {
@@ -85,13 +186,8 @@ impl Thread {
         T: Send + 'static,
         F: FnOnce(&mut Connection) -> Result<T, Fault> + Send + 'static,
     {
-        let gone = || {
-            Fault::from(StoreError::Unavailable(
-                "the store's thread has ended".to_owned(),
-            ))
-        };
         let (answer, answered) = oneshot::channel();
-        let step: Step = Box::new(move |connection| {
+        let step = Box::new(move |connection: &mut Connection| {
             // Its drop comes before the answer's: a caller of a step that
             // panics never hears that the thread has ended and acts on it.
             let ends = EndsWithIt;
@@ -100,9 +196,13 @@ impl Thread {
             // Nobody may be waiting any more: then the answer is dropped.
             let _ = answer.send(done);
         });
-        let steps = self.steps.as_ref().ok_or_else(gone)?;
-        steps.send(step).await.map_err(|_closed| gone())?;
+        self.send(Step::Alone(step)).await?;
         answered.await.map_err(|_dropped| gone())?
+    }
+
+    async fn send(&self, step: Step) -> Result<(), Fault> {
+        let steps = self.steps.as_ref().ok_or_else(gone)?;
+        steps.send(step).await.map_err(|_closed| gone())
     }
 }
 
@@ -143,7 +243,7 @@ mod tests {
     async fn a_step_that_panics_ends_the_process() {
         if std::env::var_os(PANICS).is_some() {
             let connection = Connection::open_in_memory().unwrap();
-            let lane = Lane::spawn("sqlite-test", connection, ()).unwrap();
+            let lane = Lane::spawn("sqlite-test", connection, None, ()).unwrap();
             let answer = lane.run(|_| -> Result<(), Fault> { panic!("a bug") }).await;
             panic!("still here, with {answer:?}");
         }

@@ -1,7 +1,7 @@
 //! Why a store could not do it.
 
 /// Why the store could not do it, by what the caller does next.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, Clone, thiserror::Error)]
 pub enum StoreError {
     /// Not reachable, overloaded, or a conflict that retries did not solve:
     /// try again later. Whether it was committed is not known.
