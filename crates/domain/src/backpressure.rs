@@ -29,9 +29,13 @@ pub const LOW_PERCENT: u64 = 50;
 /// its high mark on those of tenants alone that have a long backlog themselves.
 pub const FULL_PERCENT: u64 = 95;
 
+/// A backlog of so many per cent of its tenant's bound is long where that of all is just
+/// above its high mark.
+pub const LONG_PERCENT: u64 = 10;
+
 /// Backlogs below so many per cent of their bound are not told of: whoever
 /// counts on takes them for this long.
-pub const NOTED_PERCENT: u64 = 10;
+pub const NOTED_PERCENT: u64 = 2;
 
 /// The longest time that a refused client is told to wait: a backlog that does
 /// not drain at all is looked at again.
@@ -106,9 +110,9 @@ impl BacklogBounds {
     /// let bounds = set.nested();
     /// assert_eq!((bounds.tenant, bounds.destination), (all, all));
     /// // Three quarters of a million are many where all may have two.
-    /// assert!(is_meant_by_all(&bounds, 1_700_000, 750_000));
-    /// assert!(!is_meant_by_all(&bounds, 1_700_000, 100));
-    /// assert!(!is_meant_by_all(&set, 1_700_000, 750_000), "and few where it is ten");
+    /// assert!(is_meant_by_all(&bounds, 1_600_000, 750_000));
+    /// assert!(!is_meant_by_all(&bounds, 1_600_000, 100));
+    /// assert!(!is_meant_by_all(&set, 1_600_000, 750_000), "and few where it is ten");
     /// ```
     #[must_use]
     pub fn nested(self) -> Self {
@@ -304,9 +308,30 @@ pub fn refuses(bound: u64, refusing: bool, pending: u64) -> bool {
 
 /// Whether what all have pending together refuses this tenant, once it is above its
 /// high mark: who has a long backlog goes first, and nobody comes above the last mark.
+///
+/// The less room there is up to that, the shorter is long. So those that come when others
+/// have filled it leave some room as well: at 80 % a tenth of a tenant's bound is long, at
+/// 90 % a thirtieth.
 #[must_use]
 pub const fn is_meant_by_all(bounds: &BacklogBounds, all: u64, tenant: u64) -> bool {
-    all > percent(bounds.all.get(), FULL_PERCENT) || tenant >= noted_mark(bounds.tenant.get())
+    let (high, full) = (
+        high_mark(bounds.all.get()),
+        percent(bounds.all.get(), FULL_PERCENT),
+    );
+    if all > full {
+        return true;
+    }
+    let above = all.saturating_sub(high);
+    let (room, left) = (
+        (full - high) as u128,
+        (full - high).saturating_sub(above) as u128,
+    );
+    let long = percent(bounds.tenant.get(), LONG_PERCENT) as u128;
+    let long = match room {
+        0 => long,
+        _ => long * left / room,
+    };
+    tenant as u128 >= long
 }
 
 /// Above it, events are refused.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use domain::backpressure::{
     BacklogBounds, Backlogged, Count, CountPace, FIRST_RETRY_AFTER, LastCount, MAX_RETRY_AFTER,
-    MIN_RETRY_AFTER, Standing, high_mark, low_mark, noted_mark, refuses, stand,
+    MIN_RETRY_AFTER, Standing, high_mark, is_meant_by_all, low_mark, noted_mark, refuses, stand,
 };
 use domain::ids::{DestinationId, TenantId};
 use domain::time::Timestamp;
@@ -217,4 +217,25 @@ fn what_passed_its_mark_refuses_until_the_low_one() {
     };
     assert!(told(60));
     assert!(!told(49));
+}
+
+/// Each fills what it is let, although what it has is known only once that is told of.
+#[test]
+fn those_who_come_late_leave_room_for_who_has_little() {
+    let bounds = all_of(2_000_000).nested();
+    let mut all = high_mark(2_000_000);
+    for _ in 0..2 {
+        let mut own = 0;
+        while !is_meant_by_all(
+            &bounds,
+            all,
+            u64::saturating_sub(own, noted_mark(2_000_000)),
+        ) {
+            own += 1_000;
+            all += 1_000;
+        }
+        assert!(own > 2 * noted_mark(2_000_000), "{own}");
+    }
+    assert!(!is_meant_by_all(&bounds, all, 100), "{all}");
+    assert!(is_meant_by_all(&bounds, 1_900_001, 0));
 }

@@ -155,13 +155,13 @@ pub async fn tenants_and_the_whole_are_bounded_too(world: &BackpressureWorld) {
     assert_eq!(refusing(&whole), [Backlogged::All]);
 }
 
-/// Below a tenth of its bound.
+/// Below a fiftieth of its bound.
 pub async fn what_is_short_is_not_told_of(world: &BackpressureWorld) {
     let long = world.destination().per_second(2).create().await;
     let short = world.destination().per_second(2).create().await;
     world.accept(long, 4).await;
     world.accept(short, 1).await;
-    let bounds = bounds(20, 1_000, 1_000);
+    let bounds = bounds(100, 1_000, 1_000);
     let standings = counted(world, &bounds).await;
     let told: Vec<_> = standings.iter().map(|one| one.whose).collect();
     assert_eq!(told, [Backlogged::All, backlog(long)]);
