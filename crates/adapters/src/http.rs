@@ -13,9 +13,9 @@
 //! that is dropped closes its connection at once: a connection has no task of
 //! its own, whoever holds it drives it. Only a dial has one: it goes on when who
 //! waited for it has no more time. It connects only to addresses that its
-//! [`Policy`] has vetted, each time that it connects. It refuses to follow
-//! redirects, to decompress, to keep cookies and to use a proxy: those would
-//! connect to places that nobody chose.
+//! [`Policy`] has vetted, each time that it connects, and tells a proxy, where one is
+//! set, that address and no name. It refuses to follow redirects, to decompress and to
+//! keep cookies: those would connect to places that nobody chose.
 //!
 //! hyper's connections and not a client on top of them: such a client sends
 //! again by itself when a reused connection turns out to be dead.
@@ -34,6 +34,7 @@ mod metered;
 mod networks;
 mod policy;
 mod pool;
+mod proxy;
 mod resolve;
 mod sessions;
 mod stream;
@@ -64,6 +65,7 @@ pub use dial::{Dial, DialDirect};
 pub use exchange::OwnHeaders;
 pub use networks::{AllowedNetwork, NotANetwork};
 pub use policy::{Policy, Refusal, USUAL_PORTS, Vetted};
+pub use proxy::{DialThrough, EgressProxy, NotAProxy};
 
 /// What an [`HttpSender`] may do, and how many idle connections it keeps.
 #[derive(Debug, Clone)]

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::admission::MAX_REQUEST_TIMEOUT;
 use crate::policy::InvalidSettings;
 
 /// Tries of one event at one destination, the first included.
@@ -34,6 +35,9 @@ pub const RETRY_CAP: Duration = Duration::from_secs(24 * 3_600);
 
 /// The longest delay that can be set, and the longest age: 30 days.
 pub const MAX_DELAY: Duration = Duration::from_secs(30 * 86_400);
+
+/// The shortest time-out that can be set, in milliseconds.
+pub const MIN_TIMEOUT_MS: u64 = 100;
 
 /// The statuses that are not tried again, unless a list is set.
 pub const FINAL_STATUSES: [u16; 4] = [400, 410, 413, 422];
@@ -75,6 +79,10 @@ pub struct RetrySettings {
     /// are. Default [`FINAL_STATUSES`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub final_statuses: Option<Vec<u16>>,
+    /// How long a request may take to the end of its answer, in milliseconds; no longer
+    /// than whoever sends it allows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeout_ms: Option<u64>,
 }
 
 // A factor that is not a number is refused by `validate`, and by JSON.
@@ -146,6 +154,10 @@ impl RetrySettings {
         if (self.factor).is_some_and(|factor| !(1.0..=100.0).contains(&factor)) {
             return refuse("factor", "must be between 1 and 100");
         }
+        let longest = u64::try_from(MAX_REQUEST_TIMEOUT.as_millis()).unwrap_or(u64::MAX);
+        if (self.timeout_ms).is_some_and(|timeout| !(MIN_TIMEOUT_MS..=longest).contains(&timeout)) {
+            return refuse("timeout_ms", "must be between 100 and 30000");
+        }
         let statuses = self.final_statuses.iter().flatten();
         if statuses.clone().any(|status| !(300..=599).contains(status)) {
             return refuse("final_statuses", "each must be between 300 and 599");
@@ -160,6 +172,13 @@ impl RetrySettings {
     #[must_use]
     pub fn max_tries(&self) -> u32 {
         self.max_tries.unwrap_or(DEFAULT_MAX_TRIES)
+    }
+
+    /// How long a request may take, where `usual` is what whoever sends it allows.
+    #[must_use]
+    pub fn timeout(&self, usual: Duration) -> Duration {
+        self.timeout_ms
+            .map_or(usual, |set| Duration::from_millis(set).min(usual))
     }
 
     /// What follows when `tries` tries (this one included, and counted from
@@ -219,9 +238,10 @@ mod tests {
             prop::option::of(1.0..=100.0_f64),
             prop::option::of(1..=2_592_000_000_u64),
             prop::option::of(prop::collection::vec(300..=599_u16, 0..10)),
+            prop::option::of(MIN_TIMEOUT_MS..=30_000),
         )
             .prop_map(
-                |(max_tries, delays_ms, base_ms, factor, cap_ms, final_statuses)| {
+                |(max_tries, delays_ms, base_ms, factor, cap_ms, final_statuses, timeout_ms)| {
                     let listed = delays_ms.is_some();
                     RetrySettings {
                         max_tries,
@@ -230,6 +250,7 @@ mod tests {
                         factor: factor.filter(|_| !listed),
                         cap_ms: cap_ms.filter(|_| !listed),
                         final_statuses,
+                        timeout_ms,
                     }
                 },
             )

@@ -10,7 +10,7 @@ use std::num::{NonZeroU32, NonZeroU64};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use adapters::http::{AllowedNetwork, Policy, USUAL_PORTS};
+use adapters::http::{AllowedNetwork, EgressProxy, NotAProxy, Policy, USUAL_PORTS};
 use adapters::rabbitmq::QueueKind;
 use clap::builder::BoolishValueParser;
 use clap::{ArgAction, Args, ValueEnum};
@@ -337,9 +337,28 @@ pub struct TargetConfig {
     #[arg(value_delimiter = ',', default_value = "443,80,8443,8080")]
     #[arg(value_parser = clap::value_parser!(u16).range(1..))]
     pub allow_ports: Vec<u16>,
+
+    /// The proxy that all requests to destinations go through: `http://proxy:3128`
+    /// (CONNECT) or `socks5://user:password@proxy:1080`. It is told addresses and no names,
+    /// and those that may be.
+    #[arg(
+        long,
+        env = "PACELINE_EGRESS_PROXY",
+        value_name = "URL",
+        hide_env_values = true
+    )]
+    pub egress_proxy: Option<SecretUrl>,
 }
 
 impl TargetConfig {
+    /// The proxy, if there is one.
+    pub fn proxy(&self) -> Result<Option<EgressProxy>, ConfigError> {
+        let parsed = self.egress_proxy.as_ref().map(|url| url.expose().parse());
+        parsed
+            .transpose()
+            .map_err(|problem: NotAProxy| ConfigError::flag("egress-proxy", problem.to_string()))
+    }
+
     /// The rules that the API and the sender go by.
     #[must_use]
     pub fn policy(&self) -> Policy {
@@ -371,6 +390,7 @@ impl Default for TargetConfig {
             allow_http: false,
             allow_networks: Vec::new(),
             allow_ports: USUAL_PORTS.to_vec(),
+            egress_proxy: None,
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use adapters::http::{HttpOptions, HttpSender};
+use adapters::http::{Dial, DialDirect, DialThrough, HttpOptions, HttpSender};
 use adapters::in_process::{InProcessQueue, InProcessSchedule};
 use adapters::postgres::{PostgresOptions, PostgresStore};
 use adapters::rabbitmq::RabbitQueue;
@@ -11,15 +11,15 @@ use adapters::redis::RedisSchedule;
 use adapters::sqlite::{SqliteStore, system_clock};
 use anyhow::Context;
 use engine::ports::{
-    Backlog, Backpressure, Catalog, DeliveryQueue, Keys, Managers, Operations, OperationsBook,
-    Outbox, Overview, Replays, Retain, Schedule, SecretStore, Sender, Sessions, Store, StoreError,
-    Survey, Tallies, Tenants, TraceBook, Vault,
+    Backlog, Backpressure, Catalog, DeliveryQueue, Keys, LimitRequests, Managers, Operations,
+    OperationsBook, Outbox, Overview, Replays, Retain, Schedule, SecretStore, Sender, Sessions,
+    Store, StoreError, Survey, Tallies, Tenants, TraceBook, Vault,
 };
 use engine::roles::{self, Surveyed};
 
 use crate::config::{
-    Database, QueueConfig, QueuePlace, ScheduleConfig, SchedulePlace, SecretUrl, StoreConfig,
-    TargetConfig,
+    ConfigError, Database, QueueConfig, QueuePlace, ScheduleConfig, SchedulePlace, SecretUrl,
+    StoreConfig, TargetConfig,
 };
 
 /// How many permit groups an in-process queue holds.
@@ -41,6 +41,7 @@ pub trait Stored:
     + Overview
     + Tallies
     + Sessions
+    + LimitRequests
     + SecretStore
     + Managers
     + TraceBook
@@ -121,7 +122,7 @@ impl Parts {
             outbox,
             schedule: connect_schedule(schedule).await?,
             queue,
-            sender: sender(target),
+            sender: sender(target)?,
         })
     }
 
@@ -272,16 +273,21 @@ async fn connect_queue(config: &QueueConfig) -> anyhow::Result<Arc<dyn DeliveryQ
     }
 }
 
-fn sender(config: &TargetConfig) -> Arc<dyn Sender> {
+fn sender(config: &TargetConfig) -> Result<Arc<dyn Sender>, ConfigError> {
+    let dial: Arc<dyn Dial> = match config.proxy()? {
+        Some(proxy) => Arc::new(DialThrough::new(proxy)),
+        None => Arc::new(DialDirect),
+    };
     let sender = HttpSender::new(HttpOptions {
         policy: config.policy(),
+        dial,
         ..HttpOptions::default()
     });
     if let Err(error) = sender.check_tls() {
         // Not fatal: a closed network may have plain http destinations only.
         tracing::warn!(%error, "no https destination can be reached");
     }
-    Arc::new(sender)
+    Ok(Arc::new(sender))
 }
 
 #[cfg(test)]

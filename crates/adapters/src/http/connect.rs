@@ -20,6 +20,7 @@ use super::connection::Connection;
 use super::dial::Dial;
 use super::endpoint::{Endpoint, Origin, Scheme};
 use super::policy::{Policy, Vetted};
+use super::proxy::ProxyAway;
 use super::resolve::Resolver;
 use super::sessions::Sessions;
 use super::stream::Stream;
@@ -91,6 +92,9 @@ impl Connector {
             let dialled = self.dial.dial(address.address());
             match timeout(Duration::from_secs_f64(share), dialled).await {
                 Ok(Ok(stream)) => return Ok(stream),
+                Ok(Err(error)) if is_of_the_proxy(&error) => {
+                    return Err(SendError::NoWay(error.to_string()));
+                }
                 Ok(Err(error)) => last = error,
                 Err(_elapsed) => last = io::Error::from(io::ErrorKind::TimedOut),
             }
@@ -130,6 +134,10 @@ pub fn tls_config(
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     config.resumption = Resumption::store(Arc::new(Sessions::default()));
     Ok(config)
+}
+
+fn is_of_the_proxy(error: &io::Error) -> bool {
+    error.get_ref().is_some_and(|error| error.is::<ProxyAway>())
 }
 
 /// Without the address: it may be one of an inner network, and people at the

@@ -14,8 +14,7 @@ pub trait Dial: fmt::Debug + Send + Sync {
     async fn dial(&self, address: SocketAddr) -> io::Result<TcpStream>;
 }
 
-/// By the host's own sockets, and through no proxy: a proxy would resolve the
-/// name once more, and connect to what nobody vetted.
+/// By the host's own sockets.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct DialDirect;
 

@@ -12,6 +12,7 @@ mod dialling;
 mod hostile;
 mod name_server;
 mod peer;
+mod proxy;
 mod reuse;
 mod tls;
 mod vetting;

@@ -74,8 +74,7 @@ pub struct Target {
     pub epoch: Epoch,
     /// An absolute http or https URL.
     pub url: String,
-    /// For a dial, and then for everything from the first byte of the request to the
-    /// last of the response.
+    /// For a dial. A request says how long it may take itself ([`Request::timeout`]).
     pub timeout: Duration,
     /// Its requests are batches: [`super::Store::claim_batches`] claims them.
     pub batches: bool,
@@ -155,6 +154,9 @@ pub enum SendError {
     /// DNS, TCP or TLS failed.
     #[error("connect failed: {0}")]
     Connect(String),
+    /// Nobody can be reached at all, which says nothing of the receiver.
+    #[error("{0}")]
+    NoWay(String),
     /// Not done within the deadline.
     #[error("timed out after {0:?}")]
     TimedOut(Duration),

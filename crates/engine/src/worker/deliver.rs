@@ -248,7 +248,7 @@ impl Deliverer {
 
     /// A connection, or why there can be none. If there is none in time, that says
     /// nothing of the receiver yet: the dial goes on (see [`Sender::prepare`]), and the
-    /// permit goes back unused. Only a destination that is known to answer may keep the
+    /// permit goes back unused; and so it does where nobody can be reached. Only a destination that is known to answer may keep the
     /// hand waiting without a seat.
     async fn connect(
         &self,
@@ -270,8 +270,12 @@ impl Deliverer {
                 }
             },
         };
+        let ready = dialled.map_err(|_elapsed| NoPlace::TurnedAway)?;
+        if matches!(ready, Err(SendError::NoWay(_))) {
+            return Err(NoPlace::TurnedAway);
+        }
         Ok(Connection {
-            ready: dialled.map_err(|_elapsed| NoPlace::TurnedAway)?,
+            ready,
             took: began.elapsed(),
         })
     }
@@ -381,7 +385,7 @@ impl Deliverer {
         let counted_for = latest_start(claimed_at, permit.deadline).since(claimed_at);
         let bound = bound.min(counted_for);
         let events = sending.start.members.len();
-        let limit = self.timeout(&addressee.target);
+        let limit = sending.start.retry.timeout(self.request_timeout);
         let ready = sending.ready.map(|connection| {
             let request = match events {
                 0 => request(permit, sending.start, addressee, limit),
@@ -431,10 +435,6 @@ impl Deliverer {
             sent_after: since_claim(sent_at),
             elapsed: sent_at.elapsed(),
         }
-    }
-
-    fn timeout(&self, target: &Target) -> Duration {
-        target.timeout.min(self.request_timeout)
     }
 
     fn outcome(

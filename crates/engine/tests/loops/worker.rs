@@ -5,7 +5,7 @@ use std::time::Duration;
 use domain::attempt::OutcomeKind;
 use domain::ids::{AttemptId, Epoch};
 use domain::permit::Permit;
-use engine::ports::{NextTry, SendError, Settlement};
+use engine::ports::{ClaimAnswer, NextTry, SendError, Settlement};
 
 use crate::support::{
     Event, World, answer, destination, in_slot, ms, pass, permit, permit_of, settle, started,
@@ -71,6 +71,29 @@ async fn a_request_says_what_the_claim_said() {
     );
 }
 
+/// And never more than the worker's.
+#[tokio::test(start_paused = true)]
+async fn a_destinations_own_timeout_is_its_requests() {
+    for (own, its) in [(200, ms(200)), (20_000, ms(15_000))] {
+        let world = World::new();
+        let _worker = world.worker().await;
+        world.store.claim.answers(move |_| {
+            let mut claimed = started(1);
+            if let ClaimAnswer::Started(start) = &mut claimed {
+                start.retry.timeout_ms = Some(own);
+            }
+            Some(Ok(claimed))
+        });
+        world.queue.delivers(&[permit(7)]);
+        settle().await;
+        let timeouts = world.journal.pick(|event| match event {
+            Event::Send(request) => Some(request.timeout),
+            _ => None,
+        });
+        assert_eq!(timeouts, [its]);
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn nothing_is_claimed_before_its_slot_by_the_stores_clock() {
     let world = World::new();
@@ -123,6 +146,24 @@ async fn a_permit_that_gets_no_connection_in_time_goes_back_and_nothing_has_fail
     world.queue.delivers(&[permit(7)]);
     pass(ms(1_950)).await;
     assert_eq!(world.journal.claims(), []);
+    assert_eq!(world.journal.recorded(), []);
+    assert_eq!(world.journal.released(), [permit(7)]);
+}
+
+/// A proxy that is away says nothing of who is behind it.
+#[tokio::test(start_paused = true)]
+async fn where_nobody_can_be_reached_the_permit_goes_back_and_nothing_has_failed() {
+    let world = World::new();
+    let _worker = world.worker().await;
+    let away = |_| Err(SendError::NoWay("the proxy is away".to_owned()));
+    world.sender.prepare.answers(away);
+    world.queue.delivers(&[permit(7)]);
+    pass(ms(500)).await;
+    let claimed = world.journal.pick(|event| match event {
+        Event::Claim(..) => Some(()),
+        _ => None,
+    });
+    assert_eq!(claimed, [], "nothing is started");
     assert_eq!(world.journal.recorded(), []);
     assert_eq!(world.journal.released(), [permit(7)]);
 }

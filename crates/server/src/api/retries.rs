@@ -32,6 +32,10 @@ pub struct RetryRules {
     /// Statuses that are not tried again: 400, 410, 413 and 422. All others
     /// that are no success are.
     pub final_statuses: Option<Vec<u16>>,
+    /// How long a request may take to the end of its answer, from 100 to 30,000; no longer
+    /// than `--request-timeout` says, which is 15 s.
+    #[schema(minimum = 100, maximum = 30_000)]
+    pub timeout_ms: Option<u64>,
     /// How old an event may become before it starts; older ones are dead
     /// letters. Holds for events that are accepted from now on.
     pub max_age_ms: Option<u64>,
@@ -47,6 +51,7 @@ impl From<ports::RetryRules> for RetryRules {
             factor: policy.factor,
             cap_ms: policy.cap_ms,
             final_statuses: policy.final_statuses,
+            timeout_ms: policy.timeout_ms,
             max_age_ms: (rules.max_age)
                 .map(|age| u64::try_from(age.as_millis()).unwrap_or(u64::MAX)),
         }
@@ -87,6 +92,7 @@ pub(super) async fn set(
         factor: body.factor,
         cap_ms: body.cap_ms,
         final_statuses: body.final_statuses,
+        timeout_ms: body.timeout_ms,
     };
     let set =
         caller

@@ -16,6 +16,7 @@ fn policy() -> RetrySettings {
         factor: Some(1.5),
         cap_ms: Some(60_000),
         final_statuses: Some(vec![400, 404]),
+        timeout_ms: Some(2_500),
         ..RetrySettings::default()
     }
 }

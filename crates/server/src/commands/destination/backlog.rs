@@ -41,6 +41,10 @@ pub struct Retries {
     #[arg(long, value_name = "STATUS", value_delimiter = ',')]
     pub final_status: Vec<u16>,
 
+    /// How long a request may take to the end of its answer, such as 5s.
+    #[arg(long, value_name = "TIME")]
+    pub timeout: Option<humantime::Duration>,
+
     /// How old an event may become before it starts, such as 3d.
     #[arg(long, value_name = "AGE")]
     pub max_age: Option<humantime::Duration>,
@@ -70,6 +74,7 @@ impl Retries {
                 "final_statuses",
                 (!self.final_status.is_empty()).then(|| self.final_status.clone().into()),
             ),
+            ("timeout_ms", self.timeout.as_ref().map(ms)),
             ("max_age_ms", self.max_age.as_ref().map(ms)),
         ]
         .into_iter()
