@@ -39,6 +39,77 @@ create function own_limits(d destinations) returns limit_settings
         d.margin_cap, d.count
     )::limit_settings;
 
+-- The most that may be set for a destination: its tier's ceiling, and what it was granted
+-- beyond that. Null: any number. The default tenant is the installation's own.
+create function ceiling_of(
+    d destinations, t tiers,
+    out per_second double precision, out at_once integer, out in_flight integer
+)
+    language sql immutable parallel safe
+begin atomic
+    select
+        case when is_bound and t.ceiling_per_second is not null
+            then greatest(t.ceiling_per_second, d.granted_per_second) end,
+        case when is_bound and t.ceiling_at_once is not null
+            then greatest(t.ceiling_at_once, d.granted_at_once) end,
+        case when is_bound and t.ceiling_in_flight is not null
+            then greatest(t.ceiling_in_flight, d.granted_in_flight) end
+    from (select d.tenant_id <> '00000000-0000-0000-0000-000000000001') as b (is_bound);
+end;
+
+-- Refuses limits of a destination's own that are above its ceiling: the same as the domain's
+-- Ceiling::check; a test compares the two on random settings. What it inherits is the
+-- tier's own.
+create function check_ceiling(d destinations) returns void
+    language plpgsql volatile
+as $$
+declare
+    ceiling record;
+    -- No rate limit: the largest that there is.
+    any_number constant double precision := 1000000000;
+    shortest integer := coalesce(
+        d.limit_per_second, d.limit_per_minute, d.limit_per_hour, d.limit_per_day);
+    long_run double precision := any_number;
+    at_once double precision := any_number;
+begin
+    select t.name, c.* into ceiling
+    from tenants n
+    join tiers t on t.name = n.tier
+    cross join lateral ceiling_of(d, t) c
+    where n.id = d.tenant_id;
+    if shortest is not null then
+        long_run := least(
+            d.limit_per_second::double precision,
+            d.limit_per_minute / 60::double precision,
+            d.limit_per_hour / 3600::double precision,
+            d.limit_per_day / 86400::double precision);
+        at_once := least(
+            case
+                when shortest = 0 then 0
+                when d.shape = 'leaky_bucket' then 1
+                when d.shape = 'token_bucket' then coalesce(d.burst, shortest)
+                else least(shortest, d.burst)
+            end,
+            case when d.limit_per_second is not null then d.limit_per_minute end,
+            case when coalesce(d.limit_per_second, d.limit_per_minute) is not null
+                then d.limit_per_hour end,
+            case when coalesce(d.limit_per_second, d.limit_per_minute, d.limit_per_hour)
+                is not null then d.limit_per_day end);
+    end if;
+    if ((shortest is not null or d.unlimited)
+            and (long_run > ceiling.per_second or at_once > ceiling.at_once))
+        or d.max_in_flight > ceiling.in_flight
+    then
+        raise exception 'the limits of destination % are above the ceiling of its tier, %',
+                d.id, ceiling.name
+            using errcode = 'check_violation', table = 'destinations',
+                constraint = 'destinations_check_limits',
+                hint = 'An operator can grant it more: granted_per_second, granted_at_once and '
+                    'granted_in_flight of its row.';
+    end if;
+end;
+$$;
+
 -- Writes history, marks and a notification for destinations whose rows we have
 -- locked or inserted. A deleted one takes no starts: it is disabled for good.
 --
@@ -133,6 +204,9 @@ begin
     end if;
     perform require_read_committed();
     tier := tier_limits(new.tenant_id);
+    if own_limits(old) is distinct from own_limits(new) or old.tenant_id <> new.tenant_id then
+        perform check_ceiling(new);
+    end if;
     if old.epoch = new.epoch
         and not (
             old.tenant_id = new.tenant_id
@@ -215,6 +289,7 @@ create function destinations_after_insert() returns trigger
     language plpgsql
 as $$
 begin
+    perform check_ceiling(n) from new_rows n;
     perform note_change(array(select n.id from new_rows n order by n.id));
     return null;
 end;

@@ -157,6 +157,8 @@ create table limit_requests (
         constraint limit_requests_check_state check (state in ('open', 'approved', 'declined')),
     created_at timestamptz not null,
     decided_at timestamptz,
+    -- Why it was decided so.
+    reason text not null default '',
     constraint limit_requests_check_decided check ((state = 'open') = (decided_at is null))
 );
 

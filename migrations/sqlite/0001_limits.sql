@@ -45,6 +45,17 @@ create table tiers (
     tenant_max_destinations integer default 10000
         constraint tiers_check_tenant_max_destinations
         check (tenant_max_destinations between 1 and 1000000000),
+    -- The most that its tenants may set for their destinations: starts per second in the
+    -- long run, how many may start at one instant, and how many may be in flight. Null: no
+    -- ceiling. The default tenant is the installation's own, and has none.
+    ceiling_per_second real
+        constraint tiers_check_ceiling_per_second
+        check (ceiling_per_second > 0 and ceiling_per_second <= 1000000000),
+    ceiling_at_once integer
+        constraint tiers_check_ceiling_at_once check (ceiling_at_once between 1 and 1000000000),
+    ceiling_in_flight integer
+        constraint tiers_check_ceiling_in_flight
+        check (ceiling_in_flight between 1 and 1000000000),
     -- Null: what the process is configured with.
     tenant_ingest_per_second integer
         constraint tiers_check_tenant_ingest_per_second
@@ -141,6 +152,16 @@ create table destinations (
     -- Until when a request counts. Null: until its start.
     count text
         constraint destinations_check_count check (count in ('start', 'response')),
+    -- What an operator has granted it beyond its tier's ceiling.
+    granted_per_second real
+        constraint destinations_check_granted_per_second
+        check (granted_per_second > 0 and granted_per_second <= 1000000000),
+    granted_at_once integer
+        constraint destinations_check_granted_at_once
+        check (granted_at_once between 1 and 1000000000),
+    granted_in_flight integer
+        constraint destinations_check_granted_in_flight
+        check (granted_in_flight between 1 and 1000000000),
     state text not null default 'active'
         constraint destinations_check_state check (state in ('active', 'paused', 'disabled')),
     epoch integer not null default 0,

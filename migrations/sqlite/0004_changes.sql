@@ -43,6 +43,89 @@ from (
 join tenants n on n.id = d.tenant_id
 join tiers t on t.name = n.tier;
 
+-- The most that may be set for a destination: its tier's ceiling, and what it was granted
+-- beyond that. Null: any number. The default tenant is the installation's own.
+create view ceilings as
+select
+    d.id as destination_id,
+    iif(d.is_bound, max(t.ceiling_per_second, coalesce(d.granted_per_second, 0)), null)
+        as per_second,
+    iif(d.is_bound, max(t.ceiling_at_once, coalesce(d.granted_at_once, 0)), null) as at_once,
+    iif(d.is_bound, max(t.ceiling_in_flight, coalesce(d.granted_in_flight, 0)), null)
+        as in_flight
+from (
+    select *, tenant_id <> '00000000-0000-0000-0000-000000000001' as is_bound from destinations
+) d
+join tenants n on n.id = d.tenant_id
+join tiers t on t.name = n.tier;
+
+-- Destinations whose own limits are above their ceiling: the same as the domain's
+-- Ceiling::check; a test compares the two on random settings. What a destination inherits is
+-- the tier's own. No rate limit is the largest that there is.
+create view above_ceiling as
+select d.id as destination_id
+from (
+    select *,
+        coalesce(limit_per_second, limit_per_minute, limit_per_hour, limit_per_day) as shortest
+    from destinations
+) d
+join ceilings c on c.destination_id = d.id
+where (
+        (d.shortest is not null or d.unlimited = 1)
+        and (
+            min(
+                coalesce(d.limit_per_second, 1e9),
+                coalesce(d.limit_per_minute / 60.0, 1e9),
+                coalesce(d.limit_per_hour / 3600.0, 1e9),
+                coalesce(d.limit_per_day / 86400.0, 1e9)
+            ) > c.per_second
+            or min(
+                case
+                    when d.shortest is null then 1e9
+                    when d.shortest = 0 then 0
+                    when d.shape is 'leaky_bucket' then 1
+                    when d.shape is 'token_bucket' then coalesce(d.burst, d.shortest)
+                    else min(d.shortest, coalesce(d.burst, d.shortest))
+                end,
+                iif(d.limit_per_second is null, 1e9, coalesce(d.limit_per_minute, 1e9)),
+                iif(
+                    coalesce(d.limit_per_second, d.limit_per_minute) is null,
+                    1e9, coalesce(d.limit_per_hour, 1e9)
+                ),
+                iif(
+                    coalesce(d.limit_per_second, d.limit_per_minute, d.limit_per_hour) is null,
+                    1e9, coalesce(d.limit_per_day, 1e9)
+                )
+            ) > c.at_once
+        )
+    )
+    or d.max_in_flight > c.in_flight;
+
+-- By whatever way they are set. It refuses before anything is carried out.
+create trigger destinations_under_ceiling
+after update of tenant_id, limit_per_second, limit_per_minute, limit_per_hour, limit_per_day,
+    unlimited, burst, shape, max_in_flight on destinations
+when exists (select 1 from above_ceiling where destination_id = new.id) and (
+    old.tenant_id <> new.tenant_id
+    or old.limit_per_second is not new.limit_per_second
+    or old.limit_per_minute is not new.limit_per_minute
+    or old.limit_per_hour is not new.limit_per_hour
+    or old.limit_per_day is not new.limit_per_day
+    or old.unlimited <> new.unlimited
+    or old.burst is not new.burst
+    or old.shape is not new.shape
+    or old.max_in_flight is not new.max_in_flight
+)
+begin
+    select raise(abort, 'above the ceiling of its tier (granted_per_second, granted_at_once and granted_in_flight of its row raise it): CHECK constraint failed: destinations_check_limits');
+end;
+
+create trigger destinations_inserted_under_ceiling after insert on destinations
+when exists (select 1 from above_ceiling where destination_id = new.id)
+begin
+    select raise(abort, 'above the ceiling of its tier (granted_per_second, granted_at_once and granted_in_flight of its row raise it): CHECK constraint failed: destinations_check_limits');
+end;
+
 -- Destinations whose limits are not what their history says last, and whether
 -- that revokes: whether not everything that was allowed is allowed still. Says
 -- yes where it is not sure: a revocation costs a moment, a missing one would

@@ -140,6 +140,8 @@ create table limit_requests (
         constraint limit_requests_check_state check (state in ('open', 'approved', 'declined')),
     created_at integer not null,
     decided_at integer,
+    -- Why it was decided so.
+    reason text not null default '',
     constraint limit_requests_check_decided check ((state = 'open') = (decided_at is null))
 ) strict;
 

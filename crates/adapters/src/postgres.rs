@@ -65,6 +65,7 @@ mod id_range;
 mod ingest;
 mod keys;
 mod ledger;
+mod limit_requests;
 mod listen;
 mod managers;
 mod mark;

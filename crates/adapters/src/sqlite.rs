@@ -40,6 +40,7 @@ mod health_book;
 mod ingest;
 mod keys;
 mod ledger;
+mod limit_requests;
 mod managers;
 mod migrate;
 mod operations;

@@ -20,6 +20,7 @@ pub mod attempt;
 pub mod backpressure;
 pub mod batch;
 pub mod cancel;
+pub mod ceiling;
 pub mod clock;
 pub mod compliance;
 pub mod destination;

@@ -48,6 +48,7 @@ pub mod events;
 pub mod fleet;
 mod idempotency;
 pub mod keys;
+pub mod limit_requests;
 pub mod limits;
 pub mod links;
 pub mod named;
@@ -222,6 +223,11 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(keys::revoke))
         .routes(routes!(links::create, links::list))
         .routes(routes!(links::revoke))
+        .routes(routes!(limit_requests::create))
+        .routes(routes!(limit_requests::list))
+        .routes(routes!(limit_requests::list_all))
+        .routes(routes!(limit_requests::approve))
+        .routes(routes!(limit_requests::decline))
         .routes(routes!(tiers::list, tiers::create))
         .routes(routes!(tiers::change, tiers::delete))
 }

@@ -12,9 +12,9 @@ use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::commands::{
-    api, attempt, audit, completions, dead_letters, demo, destination, event, key, link, listen,
-    login, migrate, operations, operator, plan, scheduler, secret_key, serve, tenant, tier, top,
-    worker,
+    api, attempt, audit, completions, dead_letters, demo, destination, event, key, limit_request,
+    link, listen, login, migrate, operations, operator, plan, scheduler, secret_key, serve, tenant,
+    tier, top, worker,
 };
 use crate::config::{ConfigError, LogConfig, unknown};
 use crate::{commands, logging, open_files};
@@ -89,6 +89,9 @@ pub enum Command {
     /// Give, list and revoke links to tenants' pages, over the API.
     #[command(subcommand)]
     Link(link::Command),
+    /// Ask for limits above a ceiling, and decide on them, over the API.
+    #[command(subcommand)]
+    LimitRequest(limit_request::Command),
     /// Look at and change plan tiers, over the API.
     #[command(subcommand)]
     Tier(tier::Command),
@@ -162,6 +165,7 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Operations(command) => commands::operations::run(command).await,
         Command::Tenant(command) => commands::tenant::run(command).await,
         Command::Key(command) => commands::key::run(command).await,
+        Command::LimitRequest(command) => commands::limit_request::run(command).await,
         Command::Link(command) => commands::link::run(command).await,
         Command::Tier(command) => commands::tier::run(command).await,
         Command::SecretKey(command) => commands::secret_key::run(command).await,

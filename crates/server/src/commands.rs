@@ -10,6 +10,7 @@ pub mod demo;
 pub mod destination;
 pub mod event;
 pub mod key;
+pub mod limit_request;
 pub mod link;
 pub mod listen;
 pub mod login;

@@ -62,14 +62,14 @@ impl Front {
         let tenancy = Tenancy::new(registers, Arc::clone(&gate), Arc::clone(&mint))
             .found_at(options.public_url);
         let (vault, target) = (options.vault, options.target);
-        let service = service(parts, options.intake, Arc::clone(&mint), target, vault);
+        let service = service(parts, options.intake, mint, target, vault);
         let app = App::new(
             service,
             tenancy,
             Arc::clone(&gate),
             options.manage_per_second,
         );
-        let pages = Pages::new(app.clone(), parts, mint, options.shutdown);
+        let pages = Pages::new(app.clone(), parts, options.shutdown);
         Self {
             router: api::router(app).merge(pages::router(pages.clone())),
             pages,
@@ -104,6 +104,7 @@ pub fn service(
         operations: stored(),
         managers: stored(),
         tenants: stored(),
+        requests: stored(),
         reading: parts.reading.clone(),
     };
     let signing = Signing {

@@ -21,7 +21,6 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use crate::api::App;
-use crate::edge::Mint;
 use crate::parts::Parts;
 use crate::request_id;
 use crate::service::Service;
@@ -75,7 +74,6 @@ struct Inner {
     overview: Arc<dyn Overview>,
     tallies: Arc<dyn Tallies>,
     sessions: Arc<dyn Sessions>,
-    mint: Arc<Mint>,
     streams: live::Places,
     shutdown: CancellationToken,
 }
@@ -83,7 +81,7 @@ struct Inner {
 impl Pages {
     /// Over the API's service, until `shutdown`.
     #[must_use]
-    pub fn new(app: App, parts: &Parts, mint: Arc<Mint>, shutdown: CancellationToken) -> Self {
+    pub fn new(app: App, parts: &Parts, shutdown: CancellationToken) -> Self {
         Self(Arc::new(Inner {
             app,
             store: Arc::clone(&parts.reading.store),
@@ -92,7 +90,6 @@ impl Pages {
             overview: Arc::clone(&parts.reading.overview),
             tallies: Arc::clone(&parts.reading.tallies),
             sessions: Arc::clone(&parts.stored) as _,
-            mint,
             streams: live::Places::new(),
             shutdown,
         }))

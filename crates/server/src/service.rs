@@ -16,8 +16,9 @@ use domain::ingest_limit::IngestLimit;
 use domain::policy::LimitSettings;
 use engine::ports::{
     Acceptance, AttemptFilter, AttemptPage, AttemptView, Backlog, Catalog, CatalogError,
-    Destination, DestinationChange, EventFilter, EventPage, EventSummary, HeadersChange, Manager,
-    Managers, NewDestination, OperationsBook, Payload, Schedule, Tenants, Wake,
+    Destination, DestinationChange, EventFilter, EventPage, EventSummary, HeadersChange,
+    LimitRequests, Manager, Managers, NewDestination, OperationsBook, Payload, Schedule, Tenants,
+    Wake,
 };
 use tokio_util::sync::DropGuard;
 
@@ -27,6 +28,7 @@ use crate::parts::Reading;
 
 pub mod backlog;
 pub mod bulkhead;
+pub mod ceilings;
 pub mod compliance;
 pub mod error;
 pub mod event;
@@ -80,6 +82,7 @@ pub struct Service {
     operations: Arc<dyn OperationsBook>,
     managers: Arc<dyn Managers>,
     tenants: Arc<dyn Tenants>,
+    requests: Arc<dyn LimitRequests>,
     schedule: Arc<dyn Schedule>,
     intake: Intake,
     mint: Arc<Mint>,
@@ -104,6 +107,7 @@ pub struct Books {
     pub operations: Arc<dyn OperationsBook>,
     pub managers: Arc<dyn Managers>,
     pub tenants: Arc<dyn Tenants>,
+    pub requests: Arc<dyn LimitRequests>,
     pub reading: Reading,
 }
 
@@ -165,6 +169,7 @@ impl Service {
             operations: books.operations,
             managers: books.managers,
             tenants: books.tenants,
+            requests: books.requests,
             schedule,
             intake,
             mint,
@@ -229,6 +234,7 @@ impl Service {
         draft: DestinationDraft,
     ) -> Result<(Described, MadeSecret), ServiceError> {
         self.check(&draft)?;
+        ceilings::check(&self.ceiling().await?, &draft.limits)?;
         let new = NewDestination {
             id: DestinationId(self.mint.uuid()),
             external_id: draft.external_id,
@@ -281,6 +287,8 @@ impl Service {
             found => found?,
         };
         self.check(&draft)?;
+        let current = self.catalog.destination(self.tenant, found).await?;
+        ceilings::check_change(&current, &draft.limits)?;
         let headers = self.headers_that_differ(found, draft.headers).await?;
         let change = DestinationChange {
             external_id: None,
@@ -379,6 +387,7 @@ impl Service {
             let current = self.catalog.destination(self.tenant, id).await?;
             let limits = edit.limits.applied_to(current.limits);
             limits::validate(&limits)?;
+            ceilings::check_change(&current, &limits)?;
             Some(limits)
         };
         let change = DestinationChange {

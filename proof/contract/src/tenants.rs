@@ -9,10 +9,12 @@ use domain::ids::{DestinationId, TenantId};
 
 use super::store::World;
 use engine::ports::{
-    Backpressure, CatalogError, Keys, NewDestination, NewTenant, Sessions, Tenant, Tenants,
+    Backpressure, CatalogError, Keys, LimitRequests, NewDestination, NewTenant, OperationsBook,
+    Sessions, Tenant, Tenants,
 };
 
 pub mod backpressure;
+pub mod ceilings;
 pub mod deletion;
 pub mod keys;
 pub mod sessions;
@@ -60,6 +62,10 @@ pub struct TenantWorld {
     pub tenants: Arc<dyn Tenants>,
     /// The same store.
     pub sessions: Arc<dyn Sessions>,
+    /// The same store.
+    pub requests: Arc<dyn LimitRequests>,
+    /// The same store.
+    pub operations: Arc<dyn OperationsBook>,
 }
 
 impl Deref for TenantWorld {
@@ -74,13 +80,15 @@ impl TenantWorld {
     /// A world around a fresh, migrated store.
     pub fn new<S>(world: World, store: Arc<S>) -> Self
     where
-        S: Keys + Tenants + Sessions + Backpressure + 'static,
+        S: Keys + Tenants + Sessions + LimitRequests + OperationsBook + Backpressure + 'static,
     {
         Self {
             world: BackpressureWorld::new(world, store.clone()),
             keys: store.clone(),
             tenants: store.clone(),
-            sessions: store,
+            sessions: store.clone(),
+            requests: store.clone(),
+            operations: store,
         }
     }
 
@@ -161,6 +169,14 @@ macro_rules! tenant_contract {
             deleted_tenants_do_not_wait_for_each_other
             one_that_resources_manage_stays
         );
+        $crate::tenant_contract!(@module $world, ceilings:
+            an_open_request_is_replaced_and_decided_once
+            requests_are_for_ones_own_destinations
+            who_has_to_know_of_a_request_is_told
+            what_is_above_a_ceiling_is_refused_by_whatever_way_it_is_set
+            the_store_refuses_what_the_domain_refuses
+            what_was_granted_may_be_set
+        );
         $crate::tenant_contract!(@module $world, sessions:
             a_session_is_what_it_was_begun_as
             a_session_is_over_by_the_stores_clock
@@ -171,8 +187,6 @@ macro_rules! tenant_contract {
             a_link_ends_with_all_that_it_opened
             another_tenants_link_cannot_be_ended
             what_a_link_opens_while_it_ends_is_over
-            an_open_request_is_replaced_and_decided_once
-            requests_are_for_ones_own_destinations
         );
         $crate::backpressure_contract!($world);
     };

@@ -1,6 +1,7 @@
 //! Destinations, as their owners see and change them. What a change does to
 //! permits, history and marks is the triggers' business.
 
+use domain::ceiling::Ceiling;
 use domain::external_id::ExternalId;
 use domain::ids::{DestinationId, TenantId};
 use domain::limit::Count;
@@ -36,6 +37,8 @@ struct Row {
     tier_numbers: Vec<Option<i32>>,
     tier_unlimited: bool,
     tier_shape: Option<String>,
+    ceiling_per_second: Option<f64>,
+    ceiling_numbers: Vec<Option<i32>>,
     response_times: Ends,
     now: i64,
     pass_traceparent: bool,
@@ -72,6 +75,7 @@ impl Row {
             state: word("destinations", "state", self.id, &self.state)?,
             limits,
             effective: limits.or_tier(&tier.settings()?),
+            ceiling: ceiling(self.ceiling_per_second, &self.ceiling_numbers),
             spread: spread(&self.response_times, self.now),
             pass_traceparent: self.pass_traceparent,
             created_at: Timestamp::from_micros(self.created_at),
@@ -79,6 +83,16 @@ impl Row {
             url: self.url,
             event_types: self.event_types,
         })
+    }
+}
+
+/// The numbers are how many at once and in flight.
+fn ceiling(per_second: Option<f64>, numbers: &[Option<i32>]) -> Ceiling {
+    let number = |at: usize| u32::try_from((*numbers.get(at)?)?).ok();
+    Ceiling {
+        per_second,
+        at_once: number(0),
+        max_in_flight: number(1),
     }
 }
 
@@ -99,6 +113,7 @@ macro_rules! select {
             t.burst, t.max_in_flight
         ] as tier_numbers,
         t.unlimited as tier_unlimited, t.shape as tier_shape,
+        c.per_second as ceiling_per_second, array[c.at_once, c.in_flight] as ceiling_numbers,
         array[r.least_micros, micros(r.least_at), r.most_micros, micros(r.most_at)]
             as response_times,
         micros(clock_timestamp()) as now,
@@ -106,6 +121,7 @@ macro_rules! select {
     from destinations d
     join tenants n on n.id = d.tenant_id
     join tiers t on t.name = n.tier
+    cross join lateral ceiling_of(d, t) c
     left join response_times r on r.destination_id = d.id
     ",
             $where

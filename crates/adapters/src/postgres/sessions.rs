@@ -1,12 +1,12 @@
-//! Who has the dashboard open, and which limits its visitors ask for.
+//! Who has the dashboard open.
 
 use async_trait::async_trait;
 use domain::access::{KeyId, LinkId, Scope};
-use domain::ids::{DestinationId, TenantId};
+use domain::ids::TenantId;
 use domain::time::{Timestamp, micros};
 use engine::ports::{
-    BehindSession, CatalogError, FORGOTTEN_AT_ONCE, LimitRequest, LimitRequestState, Link,
-    MAX_SESSIONS, NewLimitRequest, NewSession, Session, Sessions, StoreError,
+    BehindSession, CatalogError, FORGOTTEN_AT_ONCE, Link, MAX_SESSIONS, NewSession, Session,
+    Sessions,
 };
 use sqlx::PgPool;
 use std::time::Duration;
@@ -60,30 +60,6 @@ impl Sessions for PostgresStore {
 
     async fn end_link(&self, tenant: TenantId, id: LinkId) -> Result<(), CatalogError> {
         Ok(retried(|| end_link(&self.pool, tenant, id)).await?)
-    }
-
-    async fn request_limits(
-        &self,
-        tenant: TenantId,
-        new: &NewLimitRequest,
-    ) -> Result<(), CatalogError> {
-        Ok(retried(|| request_limits(&self.pool, tenant, new)).await?)
-    }
-
-    async fn limit_requests(
-        &self,
-        tenant: Option<TenantId>,
-        limit: u32,
-    ) -> Result<Vec<LimitRequest>, CatalogError> {
-        Ok(retried(|| limit_requests(&self.pool, tenant, limit)).await?)
-    }
-
-    async fn decide_limit_request(
-        &self,
-        id: Uuid,
-        decision: LimitRequestState,
-    ) -> Result<(), CatalogError> {
-        Ok(retried(|| decide(&self.pool, id, decision)).await?)
     }
 }
 
@@ -283,95 +259,6 @@ async fn end_link(pool: &PgPool, tenant: TenantId, id: LinkId) -> Result<(), Fai
     .await?;
     match ended {
         0 => Err(Failure::NotFound("link")),
-        _ => Ok(()),
-    }
-}
-
-async fn request_limits(
-    pool: &PgPool,
-    tenant: TenantId,
-    new: &NewLimitRequest,
-) -> Result<(), Failure> {
-    let settings = serde_json::to_string(&new.settings)
-        .map_err(|error| Failure::Corrupt(StoreError::Unavailable(error.to_string())))?;
-    let asked = sqlx::query(
-        "-- request_limits
-        insert into limit_requests as r (
-            id, tenant_id, destination_id, settings, note, created_at
-        )
-        select $1, d.tenant_id, d.id, $4, $5, clock_timestamp() from destinations d
-        where d.id = $3 and d.tenant_id = $2 and d.deleted_at is null
-        on conflict (destination_id) where state = 'open' do update
-        set id = excluded.id, settings = excluded.settings, note = excluded.note,
-            created_at = excluded.created_at",
-    )
-    .bind(new.id)
-    .bind(tenant.0)
-    .bind(new.destination.0)
-    .bind(settings)
-    .bind(&new.note)
-    .execute(pool)
-    .await?;
-    match asked.rows_affected() {
-        0 => Err(Failure::NotFound("destination")),
-        _ => Ok(()),
-    }
-}
-
-type RequestRow = (Uuid, Uuid, Uuid, String, String, String, i64);
-
-async fn limit_requests(
-    pool: &PgPool,
-    tenant: Option<TenantId>,
-    limit: u32,
-) -> Result<Vec<LimitRequest>, Failure> {
-    let rows: Vec<RequestRow> = sqlx::query_as(
-        "-- limit_requests
-        select r.id, r.tenant_id, r.destination_id, r.settings, r.note, r.state,
-            micros(r.created_at)
-        from limit_requests r
-        where $1::uuid is null or r.tenant_id = $1
-        order by r.state <> 'open', r.created_at desc, r.id desc limit $2",
-    )
-    .bind(tenant.map(|tenant| tenant.0))
-    .bind(i64::from(limit))
-    .fetch_all(pool)
-    .await?;
-    rows.into_iter().map(request).collect()
-}
-
-fn request(
-    (id, tenant, destination, settings, note, state, created_at): RequestRow,
-) -> Result<LimitRequest, Failure> {
-    let settings = serde_json::from_str(&settings).map_err(|error| StoreError::Corrupt {
-        table: "limit_requests",
-        column: "settings",
-        row: id.to_string(),
-        problem: error.to_string(),
-    });
-    Ok(LimitRequest {
-        id,
-        tenant: TenantId(tenant),
-        destination: DestinationId(destination),
-        settings: settings.map_err(Failure::Corrupt)?,
-        note,
-        state: word("limit_requests", "state", id, &state)?,
-        created_at: Timestamp::from_micros(created_at),
-    })
-}
-
-async fn decide(pool: &PgPool, id: Uuid, decision: LimitRequestState) -> Result<(), Failure> {
-    let decided = sqlx::query(
-        "-- decide_limit_request
-        update limit_requests set state = $2, decided_at = clock_timestamp()
-        where id = $1 and state = 'open'",
-    )
-    .bind(id)
-    .bind(decision.as_str())
-    .execute(pool)
-    .await?;
-    match decided.rows_affected() {
-        0 => Err(Failure::Conflict("it is decided already")),
         _ => Ok(()),
     }
 }

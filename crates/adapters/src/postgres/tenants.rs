@@ -1,6 +1,7 @@
 //! Tenants and tiers.
 
 use async_trait::async_trait;
+use domain::ceiling::Ceiling;
 use domain::external_id::ExternalId;
 use domain::ids::TenantId;
 use domain::policy::LimitSettings;
@@ -411,6 +412,9 @@ struct TierRow {
     tenant_max_in_flight: Option<i32>,
     tenant_ingest_per_second: Option<i32>,
     tenant_max_destinations: Option<i32>,
+    ceiling_per_second: Option<f64>,
+    ceiling_at_once: Option<i32>,
+    ceiling_in_flight: Option<i32>,
 }
 
 impl TierRow {
@@ -431,6 +435,11 @@ impl TierRow {
             tenant_max_in_flight: number(self.tenant_max_in_flight),
             tenant_ingest_per_second: number(self.tenant_ingest_per_second),
             tenant_max_destinations: number(self.tenant_max_destinations),
+            ceiling: Ceiling {
+                per_second: self.ceiling_per_second,
+                at_once: number(self.ceiling_at_once),
+                max_in_flight: number(self.ceiling_in_flight),
+            },
             name: self.name,
         })
     }
@@ -445,7 +454,7 @@ async fn tiers(executor: impl PgExecutor<'_>, name: Option<&str>) -> Result<Vec<
                 burst, max_in_flight
             ] as numbers,
             unlimited, shape, tenant_max_in_flight, tenant_ingest_per_second,
-            tenant_max_destinations
+            tenant_max_destinations, ceiling_per_second, ceiling_at_once, ceiling_in_flight
         from tiers where $1::text is null or name = $1 order by name",
     )
     .bind(name)
@@ -461,9 +470,10 @@ async fn create_tier(pool: &PgPool, new: &Tier) -> Result<Tier, Failure> {
         insert into tiers (
             name, limit_per_second, limit_per_minute, limit_per_hour, limit_per_day,
             burst, max_in_flight, unlimited, shape, tenant_max_in_flight,
-            tenant_ingest_per_second, tenant_max_destinations
+            tenant_ingest_per_second, tenant_max_destinations, ceiling_per_second,
+            ceiling_at_once, ceiling_in_flight
         )
-        values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
+        values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
         on conflict (name) do nothing",
     )
     .bind(&new.name)
@@ -478,6 +488,9 @@ async fn create_tier(pool: &PgPool, new: &Tier) -> Result<Tier, Failure> {
     .bind(new.tenant_max_in_flight.map(integer))
     .bind(new.tenant_ingest_per_second.map(integer))
     .bind(new.tenant_max_destinations.map(integer))
+    .bind(new.ceiling.per_second)
+    .bind(new.ceiling.at_once.map(integer))
+    .bind(new.ceiling.max_in_flight.map(integer))
     .execute(pool)
     .await?;
     match created.rows_affected() {
@@ -515,6 +528,7 @@ async fn change_tier(
     change: &TierChange,
 ) -> Result<Option<Tier>, Failure> {
     let limits: LimitSettings = change.limits.unwrap_or_default();
+    let ceiling = change.ceiling.unwrap_or_default();
     let numbers = numbers(&limits);
     let mut transaction = pool.begin().await?;
     sqlx::query(
@@ -531,7 +545,10 @@ async fn change_tier(
             tenant_max_in_flight = case when $11 then $12 else tenant_max_in_flight end,
             tenant_ingest_per_second =
                 case when $13 then $14 else tenant_ingest_per_second end,
-            tenant_max_destinations = case when $15 then $16 else tenant_max_destinations end
+            tenant_max_destinations = case when $15 then $16 else tenant_max_destinations end,
+            ceiling_per_second = case when $17 then $18 else ceiling_per_second end,
+            ceiling_at_once = case when $17 then $19 else ceiling_at_once end,
+            ceiling_in_flight = case when $17 then $20 else ceiling_in_flight end
         where name = $1",
     )
     .bind(name)
@@ -550,6 +567,10 @@ async fn change_tier(
     .bind(change.tenant_ingest_per_second.flatten().map(integer))
     .bind(change.tenant_max_destinations.is_some())
     .bind(change.tenant_max_destinations.flatten().map(integer))
+    .bind(change.ceiling.is_some())
+    .bind(ceiling.per_second)
+    .bind(ceiling.at_once.map(integer))
+    .bind(ceiling.max_in_flight.map(integer))
     .execute(&mut *transaction)
     .await?;
     let changed = tiers(&mut *transaction, Some(name)).await?;

@@ -1,5 +1,6 @@
 //! Destinations, as their owners see them.
 
+use domain::ceiling::Ceiling;
 use domain::external_id::ExternalId;
 use domain::ids::{DestinationId, TenantId};
 use domain::limit::Count;
@@ -22,10 +23,12 @@ const SELECT: &str = "
         t.burst, t.shape, t.max_in_flight,
         d.id, d.tenant_id, d.name, d.url, d.event_types, d.state, d.created_at,
         d.pass_traceparent, (select now from store_clock),
-        r.least_micros, r.least_at, r.most_micros, r.most_at, d.external_id
+        r.least_micros, r.least_at, r.most_micros, r.most_at, d.external_id,
+        c.per_second, c.at_once, c.in_flight
     from destinations d
     join tenants n on n.id = d.tenant_id
     join tiers t on t.name = n.tier
+    join ceilings c on c.destination_id = d.id
     left join response_times r on r.destination_id = d.id";
 
 const INSERT: &str = "
@@ -356,6 +359,11 @@ fn destination(row: &Row<'_>) -> Result<Destination, Fault> {
         state: word(row, 24, ("destinations", "state"))?,
         limits,
         effective: limits.or_tier(&tier_settings(row, 11)?),
+        ceiling: Ceiling {
+            per_second: row.get(33)?,
+            at_once: row.get(34)?,
+            max_in_flight: row.get(35)?,
+        },
         spread: spread(row, 28, time(row, 27)?)?,
         pass_traceparent: row.get(26)?,
         created_at: time(row, 25)?,

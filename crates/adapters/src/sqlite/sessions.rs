@@ -1,15 +1,14 @@
-//! Who has the dashboard open, and which limits its visitors ask for.
+//! Who has the dashboard open.
 
 use async_trait::async_trait;
 use domain::access::{KeyId, LinkId, Scope, Scopes};
 use domain::ids::TenantId;
 use domain::time::Timestamp;
 use engine::ports::{
-    BehindSession, CatalogError, FORGOTTEN_AT_ONCE, LimitRequest, LimitRequestState, Link,
-    MAX_SESSIONS, NewLimitRequest, NewSession, Session, Sessions, StoreError,
+    BehindSession, CatalogError, FORGOTTEN_AT_ONCE, Link, MAX_SESSIONS, NewSession, Session,
+    Sessions,
 };
 use rusqlite::{Row, Transaction, params};
-use uuid::Uuid;
 
 use super::SqliteStore;
 use super::api_keys::scopes;
@@ -86,26 +85,6 @@ const END_LINK: &str = "
     delete from sessions
     where tenant_id = ?1 and kind = 'link' and substr(digest, 1, 8) = ?2";
 
-const REPLACE: &str = "
-    -- request_limits: the open one
-    delete from limit_requests where destination_id = ?1 and state = 'open'";
-
-const REQUEST: &str = "
-    -- request_limits
-    insert into limit_requests (id, tenant_id, destination_id, settings, note, created_at)
-    select ?1, d.tenant_id, d.id, ?4, ?5, ?6 from destinations d
-    where d.id = ?3 and d.tenant_id = ?2 and d.deleted_at is null";
-
-const REQUESTS: &str = "
-    -- limit_requests
-    select id, tenant_id, destination_id, settings, note, state, created_at
-    from limit_requests where ?1 is null or tenant_id = ?1
-    order by state <> 'open', created_at desc, id desc limit ?2";
-
-const DECIDE: &str = "
-    -- decide_limit_request
-    update limit_requests set state = ?2, decided_at = ?3 where id = ?1 and state = 'open'";
-
 #[async_trait]
 impl Sessions for SqliteStore {
     async fn begin_session(&self, new: &NewSession) -> Result<Timestamp, CatalogError> {
@@ -161,42 +140,6 @@ impl Sessions for SqliteStore {
             execute(tx, END_OPENED, (&tenant, prefix))?;
             match execute(tx, END_LINK, (&tenant, prefix))? {
                 0 => Err(CatalogError::NotFound("link").into()),
-                _ => Ok(()),
-            }
-        };
-        Ok(self.write(step).await?)
-    }
-
-    async fn request_limits(
-        &self,
-        tenant: TenantId,
-        new: &NewLimitRequest,
-    ) -> Result<(), CatalogError> {
-        let new = new.clone();
-        let step =
-            move |tx: &Transaction<'_>, now: Timestamp| request_limits(tx, now, tenant, &new);
-        Ok(self.write(step).await?)
-    }
-
-    async fn limit_requests(
-        &self,
-        tenant: Option<TenantId>,
-        limit: u32,
-    ) -> Result<Vec<LimitRequest>, CatalogError> {
-        let tenant = tenant.map(|tenant| tenant.to_string());
-        let step = move |tx: &Transaction<'_>| all(tx, REQUESTS, (tenant, limit), request);
-        Ok(self.read(step).await?)
-    }
-
-    async fn decide_limit_request(
-        &self,
-        id: Uuid,
-        decision: LimitRequestState,
-    ) -> Result<(), CatalogError> {
-        let step = move |tx: &Transaction<'_>, now: Timestamp| {
-            let row = (id.to_string(), decision.as_str(), now.as_micros());
-            match execute(tx, DECIDE, row)? {
-                0 => Err(CatalogError::Conflict("it is decided already".to_owned()).into()),
                 _ => Ok(()),
             }
         };
@@ -274,48 +217,5 @@ fn link(row: &Row<'_>) -> Result<Link, Fault> {
         scopes,
         created_at: time(row, 11)?,
         expires_at: time(row, 12)?,
-    })
-}
-
-fn request_limits(
-    tx: &Transaction<'_>,
-    now: Timestamp,
-    tenant: TenantId,
-    new: &NewLimitRequest,
-) -> Result<(), Fault> {
-    let settings = serde_json::to_string(&new.settings)
-        .map_err(|error| StoreError::Unavailable(error.to_string()))?;
-    let destination = new.destination.to_string();
-    execute(tx, REPLACE, [&destination])?;
-    let row = (
-        new.id.to_string(),
-        tenant.to_string(),
-        &destination,
-        settings,
-        &new.note,
-        now.as_micros(),
-    );
-    match execute(tx, REQUEST, row)? {
-        0 => Err(CatalogError::NotFound("destination").into()),
-        _ => Ok(()),
-    }
-}
-
-fn request(row: &Row<'_>) -> Result<LimitRequest, Fault> {
-    let id: Uuid = word(row, 0, ("limit_requests", "id"))?;
-    let settings: String = row.get(3)?;
-    Ok(LimitRequest {
-        id,
-        tenant: word(row, 1, ("limit_requests", "tenant_id"))?,
-        destination: word(row, 2, ("limit_requests", "destination_id"))?,
-        settings: serde_json::from_str(&settings).map_err(|error| StoreError::Corrupt {
-            table: "limit_requests",
-            column: "settings",
-            row: id.to_string(),
-            problem: error.to_string(),
-        })?,
-        note: row.get(4)?,
-        state: word(row, 5, ("limit_requests", "state"))?,
-        created_at: time(row, 6)?,
     })
 }

@@ -1,6 +1,7 @@
 //! Tenants and tiers.
 
 use async_trait::async_trait;
+use domain::ceiling::Ceiling;
 use domain::external_id::ExternalId;
 use domain::ids::TenantId;
 use domain::time::Timestamp;
@@ -102,15 +103,15 @@ const TIERS: &str = "
     -- tiers
     select limit_per_second, limit_per_minute, limit_per_hour, limit_per_day, unlimited, burst,
         shape, max_in_flight, name, tenant_max_in_flight, tenant_ingest_per_second,
-        tenant_max_destinations
+        tenant_max_destinations, ceiling_per_second, ceiling_at_once, ceiling_in_flight
     from tiers where ?1 is null or name = ?1 order by name";
 
 const CREATE_TIER: &str = "
     -- create_tier
     insert into tiers (name, limit_per_second, limit_per_minute, limit_per_hour, limit_per_day,
         unlimited, burst, shape, max_in_flight, tenant_max_in_flight, tenant_ingest_per_second,
-        tenant_max_destinations)
-    values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)";
+        tenant_max_destinations, ceiling_per_second, ceiling_at_once, ceiling_in_flight)
+    values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)";
 
 const TIER_HAS_TENANTS: &str = "
     -- delete_tier: has it tenants
@@ -134,7 +135,10 @@ const CHANGE_TIER: &str = "
         max_in_flight = iif(?2, ?10, max_in_flight),
         tenant_max_in_flight = iif(?11, ?12, tenant_max_in_flight),
         tenant_ingest_per_second = iif(?13, ?14, tenant_ingest_per_second),
-        tenant_max_destinations = iif(?15, ?16, tenant_max_destinations)
+        tenant_max_destinations = iif(?15, ?16, tenant_max_destinations),
+        ceiling_per_second = iif(?17, ?18, ceiling_per_second),
+        ceiling_at_once = iif(?17, ?19, ceiling_at_once),
+        ceiling_in_flight = iif(?17, ?20, ceiling_in_flight)
     where name = ?1";
 
 #[async_trait]
@@ -322,6 +326,9 @@ fn create_tier(tx: &Transaction<'_>, new: &Tier) -> Result<Tier, Fault> {
         new.tenant_max_in_flight,
         new.tenant_ingest_per_second,
         new.tenant_max_destinations,
+        new.ceiling.per_second,
+        new.ceiling.at_once,
+        new.ceiling.max_in_flight,
     ];
     execute(tx, CREATE_TIER, row)?;
     Ok(new.clone())
@@ -344,6 +351,7 @@ fn change_tier(
     change: &TierChange,
 ) -> Result<Tier, Fault> {
     let limits = change.limits.unwrap_or_default();
+    let ceiling = change.ceiling.unwrap_or_default();
     dated(tx, now, || {
         let row = params![
             name,
@@ -362,6 +370,10 @@ fn change_tier(
             change.tenant_ingest_per_second.flatten(),
             change.tenant_max_destinations.is_some(),
             change.tenant_max_destinations.flatten(),
+            change.ceiling.is_some(),
+            ceiling.per_second,
+            ceiling.at_once,
+            ceiling.max_in_flight,
         ];
         execute(tx, CHANGE_TIER, row)
     })?;
@@ -405,5 +417,10 @@ fn tier(row: &Row<'_>) -> Result<Tier, Fault> {
         tenant_max_in_flight: row.get(9)?,
         tenant_ingest_per_second: row.get(10)?,
         tenant_max_destinations: row.get(11)?,
+        ceiling: Ceiling {
+            per_second: row.get(12)?,
+            at_once: row.get(13)?,
+            max_in_flight: row.get(14)?,
+        },
     })
 }

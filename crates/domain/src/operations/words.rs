@@ -30,11 +30,15 @@ pub enum OperationalType {
     DestinationFailing,
     /// They do so no more.
     DestinationRecovered,
+    /// Its owner asks for limits above the ceiling.
+    LimitsRequested,
+    /// An operator has granted them, or not.
+    LimitsDecided,
 }
 
 impl OperationalType {
     /// All of them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 12] = [
         Self::DestinationDisabled,
         Self::BreakerOpened,
         Self::BreakerClosed,
@@ -45,6 +49,8 @@ impl OperationalType {
         Self::DeadLetters,
         Self::DestinationFailing,
         Self::DestinationRecovered,
+        Self::LimitsRequested,
+        Self::LimitsDecided,
     ];
 
     /// The word.
@@ -61,6 +67,8 @@ impl OperationalType {
             Self::DeadLetters => "dead_letters",
             Self::DestinationFailing => "destination_failing",
             Self::DestinationRecovered => "destination_recovered",
+            Self::LimitsRequested => "limits_requested",
+            Self::LimitsDecided => "limits_decided",
         }
     }
 

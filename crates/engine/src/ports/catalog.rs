@@ -2,6 +2,7 @@
 
 use async_trait::async_trait;
 use domain::attempt::AttemptState;
+use domain::ceiling::Ceiling;
 use domain::compliance::Start;
 use domain::destination::DestinationState;
 use domain::external_id::ExternalId;
@@ -216,6 +217,8 @@ pub struct Destination {
     pub limits: LimitSettings,
     /// Its limits with the tier's where they inherit.
     pub effective: LimitSettings,
+    /// The most that may be set for it: its tier's ceiling, and what it was granted.
+    pub ceiling: Ceiling,
     /// How much its response times differ, once that is measured: the margin of its
     /// windows, unless one is set.
     pub spread: Option<Spread>,

@@ -1,15 +1,12 @@
-//! Who has the dashboard open, and which limits its visitors ask for.
+//! Who has the dashboard open.
 
-use std::str::FromStr;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use domain::access::{KeyId, LinkId, Scopes};
-use domain::ids::{DestinationId, TenantId};
-use domain::policy::LimitSettings;
+use domain::ids::TenantId;
 pub use domain::session::{SessionKind, UnknownSessionWord};
 use domain::time::Timestamp;
-use uuid::Uuid;
 
 use super::error::CatalogError;
 
@@ -43,29 +40,6 @@ pub trait Sessions: Send + Sync {
     /// is just opening. One that is not there is `NotFound`, so ending it again
     /// is, too.
     async fn end_link(&self, tenant: TenantId, id: LinkId) -> Result<(), CatalogError>;
-
-    /// Asks for limits of one of the tenant's destinations. An open request for
-    /// it is replaced.
-    async fn request_limits(
-        &self,
-        tenant: TenantId,
-        new: &NewLimitRequest,
-    ) -> Result<(), CatalogError>;
-
-    /// Up to `limit` requests, the open ones first and then the newest: of one
-    /// tenant, or of all.
-    async fn limit_requests(
-        &self,
-        tenant: Option<TenantId>,
-        limit: u32,
-    ) -> Result<Vec<LimitRequest>, CatalogError>;
-
-    /// Decides an open request. One that is decided is a conflict.
-    async fn decide_limit_request(
-        &self,
-        id: Uuid,
-        decision: LimitRequestState,
-    ) -> Result<(), CatalogError>;
 }
 
 /// The most sessions and links of one tenant that are not over.
@@ -136,69 +110,4 @@ pub struct Session {
     pub scopes: Scopes,
     /// How long it is good for yet.
     pub left: Duration,
-}
-
-/// Limits that somebody asks for.
-#[derive(Debug, Clone, PartialEq)]
-pub struct NewLimitRequest {
-    /// Its id, given by us.
-    pub id: Uuid,
-    /// For which destination.
-    pub destination: DestinationId,
-    /// All of them, as they shall be.
-    pub settings: LimitSettings,
-    /// Why, in their words.
-    pub note: String,
-}
-
-/// Whether a request was decided.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LimitRequestState {
-    /// Not yet.
-    Open,
-    /// In force.
-    Approved,
-    /// Left as it was.
-    Declined,
-}
-
-impl LimitRequestState {
-    /// The word, as in SQL.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Open => "open",
-            Self::Approved => "approved",
-            Self::Declined => "declined",
-        }
-    }
-}
-
-impl FromStr for LimitRequestState {
-    type Err = UnknownSessionWord;
-    fn from_str(text: &str) -> Result<Self, UnknownSessionWord> {
-        [Self::Open, Self::Approved, Self::Declined]
-            .into_iter()
-            .find(|state| state.as_str() == text)
-            .ok_or_else(|| UnknownSessionWord(text.to_owned()))
-    }
-}
-
-/// A request as it is.
-#[derive(Debug, Clone, PartialEq)]
-pub struct LimitRequest {
-    /// Its id.
-    pub id: Uuid,
-    /// Whose.
-    pub tenant: TenantId,
-    /// For which destination.
-    pub destination: DestinationId,
-    /// All limits, as they shall be.
-    pub settings: LimitSettings,
-    /// Why.
-    pub note: String,
-    /// Whether it was decided.
-    pub state: LimitRequestState,
-    /// When it was made.
-    pub created_at: Timestamp,
 }

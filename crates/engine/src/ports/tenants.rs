@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
+use domain::ceiling::Ceiling;
 use domain::external_id::ExternalId;
 use domain::ids::TenantId;
 use domain::policy::LimitSettings;
@@ -158,6 +159,8 @@ pub struct TierChange {
     pub tenant_ingest_per_second: Option<Option<u32>>,
     /// Another bound on how many destinations each of its tenants has.
     pub tenant_max_destinations: Option<Option<u32>>,
+    /// Another ceiling, whole, on what its tenants set from now on.
+    pub ceiling: Option<Ceiling>,
 }
 
 /// A plan tier: what destinations without limits of their own inherit.
@@ -176,6 +179,8 @@ pub struct Tier {
     /// The most destinations that each of its tenants has, with those that it has
     /// deleted within [`COUNTED_AFTER_DELETION`]; `None` for no bound.
     pub tenant_max_destinations: Option<u32>,
+    /// The most that its tenants set for their destinations, but for the default tenant.
+    pub ceiling: Ceiling,
 }
 
 /// Why a tier cannot be deleted.

@@ -18,6 +18,7 @@ use super::limits::{
 use super::parameters::{DestinationPath, DestinationsPage, OwnId, Page, PathId, is_the_paths};
 use super::problem::Problem;
 use super::secrets::{FirstSecret, Headers};
+use super::tiers::Ceiling;
 use super::{Caller, text};
 use crate::hidden::Hidden;
 use crate::service::secrets::{MadeSecret, SecretDraft};
@@ -190,6 +191,8 @@ pub struct Destination {
     pub headers: Vec<String>,
     /// What holds: the above, or the tier's where it inherits.
     pub effective: Effective,
+    /// The most that may be set for it by whoever is no operator.
+    pub ceiling: Ceiling,
     /// When it was created.
     #[schema(format = DateTime)]
     pub created_at: String,
@@ -236,6 +239,7 @@ impl From<Described> for Destination {
             pass_traceparent: destination.pass_traceparent,
             headers: described.header_names,
             effective: Effective::of(&destination.effective),
+            ceiling: destination.ceiling.into(),
             created_at: text::time(destination.created_at),
         }
     }

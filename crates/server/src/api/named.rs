@@ -9,6 +9,7 @@ use http::request::Parts;
 use utoipa::openapi::path::Parameter;
 use utoipa::openapi::schema::SchemaType;
 use utoipa::openapi::{ObjectBuilder, OpenApi, RefOr, Schema, Type};
+use uuid::Uuid;
 
 use super::App;
 use super::caller::{service_of, to_its_end};
@@ -31,6 +32,8 @@ pub trait Named: FromStr<Err: ToString> + Send + Sized {
 impl Named for i64 {}
 impl Named for EventId {}
 impl Named for ReplayId {}
+/// A limit request's.
+impl Named for Uuid {}
 
 impl Named for DestinationId {
     async fn called(id: ExternalId, parts: &Parts, app: &App) -> Option<Result<Self, Problem>> {

@@ -14,10 +14,10 @@ use super::limits::{Limits, LimitsPatch, not_null, object, periods, present, pre
 use super::problem::Problem;
 use super::{Caller, text};
 use crate::service::LimitsChange;
-use crate::service::tenancy::TierEdit;
+use crate::service::tenancy::{CeilingChange, TierEdit};
 
 /// A plan tier: what destinations without limits of their own inherit.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Tier {
     /// Its name.
     pub name: String,
@@ -42,17 +42,87 @@ pub struct Tier {
     /// Destinations that one tenant may have, counting those that it has deleted
     /// within the last hour; `null` for no bound.
     pub tenant_max_destinations: Option<u32>,
+    /// The most that its tenants set for their destinations.
+    pub ceiling: Ceiling,
+}
+
+/// The most that may be set for a destination by whoever is no operator; `null` for any
+/// number. What is inherited from the tier is not compared.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Ceiling {
+    /// Starts per second in the long run.
+    #[serde(default)]
+    pub per_second: Option<f64>,
+    /// How many may start at one instant: 864,000 a day are ten a second, and could all
+    /// be sent in one.
+    #[serde(default)]
+    pub at_once: Option<u32>,
+    /// Attempts queued and in flight at once.
+    #[serde(default)]
+    pub max_in_flight: Option<u32>,
+}
+
+/// A ceiling to change: what is absent stays, `null` clears.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CeilingPatch {
+    /// Starts per second in the long run.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Option<f64>)]
+    pub per_second: Option<Option<f64>>,
+    /// How many may start at one instant.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Option<u32>)]
+    pub at_once: Option<Option<u32>>,
+    /// Attempts queued and in flight at once.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Option<u32>)]
+    pub max_in_flight: Option<Option<u32>>,
+}
+
+impl From<domain::ceiling::Ceiling> for Ceiling {
+    fn from(ceiling: domain::ceiling::Ceiling) -> Self {
+        Self {
+            per_second: ceiling.per_second,
+            at_once: ceiling.at_once,
+            max_in_flight: ceiling.max_in_flight,
+        }
+    }
+}
+
+impl From<Ceiling> for domain::ceiling::Ceiling {
+    fn from(ceiling: Ceiling) -> Self {
+        Self {
+            per_second: ceiling.per_second,
+            at_once: ceiling.at_once,
+            max_in_flight: ceiling.max_in_flight,
+        }
+    }
+}
+
+/// What a body changes of a ceiling. `null` clears all of it.
+fn ceiling(patch: Option<Option<CeilingPatch>>) -> CeilingChange {
+    match patch {
+        None => CeilingChange::default(),
+        Some(None) => CeilingChange::NONE,
+        Some(Some(patch)) => CeilingChange {
+            per_second: patch.per_second,
+            at_once: patch.at_once,
+            max_in_flight: patch.max_in_flight,
+        },
+    }
 }
 
 /// All tiers.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct TierList {
     /// By name.
     pub tiers: Vec<Tier>,
 }
 
 /// What to change: what is absent stays, `null` clears.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ChangeTier {
     /// Starts per period; `null` clears all four, so that nothing limits.
@@ -88,11 +158,16 @@ pub struct ChangeTier {
     #[serde(default, deserialize_with = "present")]
     #[schema(value_type = Option<u32>)]
     pub tenant_max_destinations: Option<Option<u32>>,
+    /// The most that its tenants set for their destinations from now on; `null` for no
+    /// ceiling at all.
+    #[serde(default, deserialize_with = "present_object")]
+    #[schema(value_type = Option<CeilingPatch>)]
+    pub ceiling: Option<Option<CeilingPatch>>,
 }
 
 /// A tier to create: what is left out does not limit, but for how many destinations
 /// a tenant may have, which is 10,000.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CreateTier {
     /// Its name.
@@ -124,6 +199,9 @@ pub struct CreateTier {
     #[serde(default = "default_destinations")]
     #[schema(default = 10_000)]
     pub tenant_max_destinations: Option<u32>,
+    /// The most that its tenants set for their destinations.
+    #[serde(default, deserialize_with = "object")]
+    pub ceiling: Ceiling,
 }
 
 const fn default_destinations() -> Option<u32> {
@@ -143,6 +221,7 @@ impl From<CreateTier> for ports::Tier {
             tenant_max_in_flight: body.tenant_max_in_flight,
             tenant_ingest_per_second: body.tenant_ingest_per_second,
             tenant_max_destinations: body.tenant_max_destinations,
+            ceiling: body.ceiling.into(),
             name: body.name,
         }
     }
@@ -159,6 +238,7 @@ impl From<ports::Tier> for Tier {
             tenant_max_in_flight: tier.tenant_max_in_flight,
             tenant_ingest_per_second: tier.tenant_ingest_per_second,
             tenant_max_destinations: tier.tenant_max_destinations,
+            ceiling: tier.ceiling.into(),
             name: tier.name,
         }
     }
@@ -177,6 +257,7 @@ impl From<ChangeTier> for TierEdit {
             tenant_max_in_flight: body.tenant_max_in_flight,
             tenant_ingest_per_second: body.tenant_ingest_per_second,
             tenant_max_destinations: body.tenant_max_destinations,
+            ceiling: ceiling(body.ceiling),
         }
     }
 }

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use super::destination::Connection;
 use super::destination::settings::{RateLimits, Setting, number, object, phrase};
 use super::sure::Sure;
-use crate::api::tiers::{Tier, TierList};
+use crate::api::tiers::{Ceiling, Tier, TierList};
 use crate::client::Client;
 use crate::output::{self, Format};
 
@@ -70,11 +70,29 @@ pub struct TierLimits {
     /// Destinations that one tenant may have.
     #[arg(long, value_name = "N")]
     pub tenant_max_destinations: Option<Setting>,
+
+    /// The most that its tenants set for a destination: starts per second in the long run.
+    #[arg(long, value_name = "N")]
+    pub ceiling_per_second: Option<Setting<f64>>,
+
+    /// The same: how many may start at one instant.
+    #[arg(long, value_name = "N")]
+    pub ceiling_at_once: Option<Setting>,
+
+    /// The same: attempts queued and in flight at once.
+    #[arg(long, value_name = "N")]
+    pub ceiling_in_flight: Option<Setting>,
 }
 
 impl TierLimits {
     fn json(&self) -> Map<String, Value> {
+        let ceiling = object([
+            ("per_second", number(self.ceiling_per_second)),
+            ("at_once", number(self.ceiling_at_once)),
+            ("max_in_flight", number(self.ceiling_in_flight)),
+        ]);
         let own = [
+            ("ceiling", (!ceiling.is_empty()).then(|| ceiling.into())),
             ("max_in_flight", number(self.max_in_flight)),
             ("tenant_max_in_flight", number(self.tenant_max_in_flight)),
             (
@@ -166,6 +184,7 @@ fn table(tiers: &[Tier]) -> String {
             output::or_dash(tier.tenant_max_in_flight),
             output::or_dash(tier.tenant_ingest_per_second),
             output::or_dash(tier.tenant_max_destinations),
+            ceiling(&tier.ceiling),
         ]
     });
     let header = [
@@ -175,6 +194,19 @@ fn table(tiers: &[Tier]) -> String {
         "TENANT IN FLIGHT",
         "TENANT INGEST/S",
         "TENANT DESTINATIONS",
+        "CEILING",
     ];
     output::table(&header, rows).to_string()
+}
+
+fn ceiling(ceiling: &Ceiling) -> String {
+    let parts = [
+        ceiling.per_second.map(|most| format!("{most}/second")),
+        ceiling.at_once.map(|most| format!("{most} at once")),
+        ceiling
+            .max_in_flight
+            .map(|most| format!("{most} in flight")),
+    ];
+    let said: Vec<_> = parts.into_iter().flatten().collect();
+    output::or_dash((!said.is_empty()).then(|| said.join(" ")))
 }

@@ -6,26 +6,22 @@
 use axum::extract::{Path, State};
 use axum::response::{Html, IntoResponse, Redirect, Response};
 use domain::access::Scope;
+use domain::ceiling::Ceiling;
 use domain::destination::DestinationState;
-use domain::ids::DestinationId;
 use domain::limit::Shape;
-use domain::policy::{LimitSettings, Policy, Rate};
-use engine::ports::{Destination, NewLimitRequest, SessionKind};
+use domain::policy::{LimitSettings, Rate};
+use engine::ports::{Destination, SessionKind};
 
 use super::destination::{Beside, page, parsed};
 use super::refused::Refused;
 use super::sure::{self, Question};
 use super::visitor::{Fields, Posted, Visitor};
 use super::{Asked, Pages, preview, words};
-use crate::service::rules::{self, Lines};
 use crate::service::secrets::{DEFAULT_OVERLAP, SecretDraft};
 use crate::service::{DestinationEdit, LimitsChange};
 
 /// Up to here, what waits is counted.
 const COUNTED: u32 = 100_000;
-
-/// The longest reason that a request gives, in bytes.
-const MAX_NOTE_BYTES: usize = 1_000;
 
 pub(super) const NUMBERS: [&str; 6] = [
     "per_second",
@@ -49,11 +45,12 @@ pub(super) async fn limits(
     let change = change(&fields)?;
     let settings = change.applied_to(destination.limits);
     (settings.validate()).map_err(|invalid| Refused::invalid(invalid.to_string()))?;
-    let ceiling = ceiling(&pages, &visitor).await?;
-    let is_above = !visitor.is_operator() && is_above(&settings, &ceiling);
+    let ceiling = ceiling(&pages, &visitor, &destination).await?;
+    let is_above = ceiling.check(&settings).is_err();
+    let is_asked_for = is_above && !visitor.is_operator();
     if fields.has("preview") {
         let service = pages.service(visitor.tenant());
-        let preview = preview::of(&service, &destination, (change, is_above), &fields).await?;
+        let preview = preview::of(&service, &destination, (change, is_asked_for), &fields).await?;
         let beside = Beside {
             preview: Some(preview),
             ..Beside::default()
@@ -64,8 +61,19 @@ pub(super) async fn limits(
         let question = pausing(&pages, &destination, &fields).await?;
         return sure::ask(&pages, &visitor, "/dashboard", question).await;
     }
+    if is_asked_for {
+        let note = fields.get("note").unwrap_or_default().to_owned();
+        let service = pages.service(visitor.tenant());
+        service.request_limits(id, change, note).await?;
+        return Ok(
+            Redirect::to(&format!("/dashboard/destinations/{id}?done=requested")).into_response(),
+        );
+    }
     if is_above {
-        return request(&pages, &visitor, id, (settings, &fields)).await;
+        pages.service(visitor.tenant()).grant(id, settings).await?;
+        return Ok(
+            Redirect::to(&format!("/dashboard/destinations/{id}?done=limits")).into_response(),
+        );
     }
     let edit = DestinationEdit {
         limits: change,
@@ -117,28 +125,6 @@ async fn pausing(
     })
 }
 
-async fn request(
-    pages: &Pages,
-    visitor: &Visitor,
-    id: DestinationId,
-    (settings, fields): (LimitSettings, &Fields),
-) -> Result<Response, Refused> {
-    let note = fields.get("note").unwrap_or_default();
-    rules::text("note", note, MAX_NOTE_BYTES, Lines::Many)?;
-    let new = NewLimitRequest {
-        id: pages.0.mint.uuid(),
-        destination: id,
-        settings,
-        note: note.to_owned(),
-    };
-    pages
-        .0
-        .sessions
-        .request_limits(visitor.tenant(), &new)
-        .await?;
-    Ok(Redirect::to(&format!("/dashboard/destinations/{id}?done=requested")).into_response())
-}
-
 /// All of the form: what is empty is cleared.
 fn change(fields: &Fields) -> Result<LimitsChange, Refused> {
     let mut numbers = [None; 6];
@@ -173,36 +159,22 @@ fn change(fields: &Fields) -> Result<LimitsChange, Refused> {
     })
 }
 
-/// What the visitor's tier allows: the highest that he sets himself.
-pub(super) async fn ceiling(pages: &Pages, visitor: &Visitor) -> Result<LimitSettings, Refused> {
+/// The most that the visitor sets himself, where he is no operator: the destination's
+/// ceiling, and what his tier gives where that has none.
+pub(super) async fn ceiling(
+    pages: &Pages,
+    visitor: &Visitor,
+    destination: &Destination,
+) -> Result<Ceiling, Refused> {
+    if visitor.is_operator() {
+        return Ok(destination.ceiling);
+    }
     let tenancy = pages.0.app.tenancy();
     let tenant = tenancy.tenant(visitor.tenant()).await?;
     let tiers = tenancy.tiers().await?;
     let tier = tiers.into_iter().find(|tier| tier.name == tenant.tier);
-    Ok(tier.map(|tier| tier.limits).unwrap_or_default())
-}
-
-/// Whether it allows more, in the long run, at once or in flight, than the ceiling
-/// does.
-fn is_above(settings: &LimitSettings, ceiling: &LimitSettings) -> bool {
-    let (wanted, most) = (settings.or_tier(ceiling).policy(), ceiling.policy());
-    let rate = |policy: &Policy| policy.starts_per_second().unwrap_or(f64::INFINITY);
-    rate(&wanted) > rate(&most)
-        || at_once(&wanted) > at_once(&most)
-        || wanted.max_in_flight > most.max_in_flight
-}
-
-/// How many may start at one instant: 864,000 a day are ten a second, and could all
-/// be sent in one.
-fn at_once(policy: &Policy) -> u32 {
-    match &policy.rate {
-        Rate::Paused => 0,
-        Rate::Unlimited => u32::MAX,
-        Rate::Limited(limited) => (limited.windows.iter().map(|limit| limit.max.get()))
-            .chain(limited.pacing.map(|pacing| pacing.burst))
-            .min()
-            .unwrap_or(u32::MAX),
-    }
+    let gives = tier.map(|tier| tier.limits).unwrap_or_default();
+    Ok(destination.ceiling.or(Ceiling::of(&gives)))
 }
 
 pub(super) async fn state(
@@ -259,69 +231,4 @@ pub(super) async fn rotate(
         ..Beside::default()
     };
     page(&pages, &visitor, id, beside).await
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_ceiling_is_the_tiers_rate_its_burst_and_its_places() {
-        let tier = LimitSettings {
-            per_second: Some(10),
-            burst: Some(50),
-            shape: Some(Shape::TokenBucket),
-            ..LimitSettings::default()
-        };
-        let second = |limit| LimitSettings {
-            per_second: Some(limit),
-            ..LimitSettings::default()
-        };
-        let minute = |limit| LimitSettings {
-            per_minute: Some(limit),
-            ..LimitSettings::default()
-        };
-        let crowded = LimitSettings {
-            max_in_flight: Some(51),
-            ..second(1)
-        };
-        let lifted = LimitSettings {
-            unlimited: true,
-            ..LimitSettings::default()
-        };
-        let bucket = |burst| LimitSettings {
-            per_day: Some(864_000),
-            burst,
-            shape: Some(Shape::TokenBucket),
-            ..LimitSettings::default()
-        };
-        for below in [second(10), second(1), minute(50), LimitSettings::default()] {
-            assert!(!is_above(&below, &tier), "{below:?}");
-        }
-        for above in [
-            second(11),
-            minute(51),
-            minute(601),
-            bucket(Some(51)),
-            crowded,
-            lifted,
-        ] {
-            assert!(is_above(&above, &tier), "{above:?}");
-        }
-        assert!(!is_above(&bucket(Some(50)), &tier));
-        // A tier that limits no rate may limit what is in flight.
-        let free = LimitSettings {
-            unlimited: true,
-            max_in_flight: Some(20),
-            ..LimitSettings::default()
-        };
-        assert!(is_above(&crowded, &free));
-        assert!(!is_above(
-            &second(1_000),
-            &LimitSettings {
-                max_in_flight: Some(1_000),
-                ..free
-            }
-        ));
-    }
 }

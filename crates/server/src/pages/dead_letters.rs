@@ -389,6 +389,7 @@ mod tests {
             state: DestinationState::Active,
             limits: LimitSettings::default(),
             effective: LimitSettings::default(),
+            ceiling: domain::ceiling::Ceiling::default(),
             spread: None,
             pass_traceparent: false,
             created_at: Timestamp::from_micros(0),

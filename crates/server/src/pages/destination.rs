@@ -217,7 +217,7 @@ pub(super) async fn page(
         last: (beside.preview.as_ref()).map_or(preview::DEFAULT, |preview| preview.last),
         ceiling: match visitor.is_operator() {
             true => String::new(),
-            false => words::limits(&super::change::ceiling(pages, visitor).await?),
+            false => words::ceiling(&super::change::ceiling(pages, visitor, &destination).await?),
         },
         history: history.iter().rev().map(entry).collect(),
         attempts: attempts.into_iter().map(Line::from).collect(),

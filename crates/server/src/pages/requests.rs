@@ -13,12 +13,8 @@ use super::refused::Refused;
 use super::visitor::{Posted, Visitor};
 use super::words;
 use super::{Asked, Pages};
-use crate::service::{DestinationEdit, LimitsChange};
 
 const PART: &str = "/dashboard/requests";
-
-/// Requests in the list.
-const LINES: u32 = 200;
 
 struct Line {
     request: LimitRequest,
@@ -43,8 +39,11 @@ struct Page {
 
 /// An operator's are everybody's.
 pub(super) async fn list(State(pages): Asked, visitor: Visitor) -> Result<Html<String>, Refused> {
-    let whose = (!visitor.is_operator()).then(|| visitor.tenant());
-    let requests = pages.0.sessions.limit_requests(whose, LINES).await?;
+    let service = pages.service(visitor.tenant());
+    let requests = match visitor.is_operator() {
+        true => service.all_limit_requests().await?,
+        false => service.limit_requests().await?,
+    };
     let (mut lines, mut tenants) = (Vec::new(), HashMap::new());
     for request in requests {
         let tenant = match tenants.get(&request.tenant) {
@@ -88,8 +87,6 @@ async fn today(pages: &Pages, request: &LimitRequest) -> Result<(String, String)
     }
 }
 
-/// Approved, the limits are set first: a crash in between leaves a request that
-/// is open and can be approved again.
 pub(super) async fn decide(
     State(pages): Asked,
     Path(id): Path<Uuid>,
@@ -103,33 +100,8 @@ pub(super) async fn decide(
         Some("decline") => LimitRequestState::Declined,
         _ => return Err(Refused::invalid("decision: must be approve or decline")),
     };
-    let requests = pages.0.sessions.limit_requests(None, LINES).await?;
-    let found = requests.into_iter().find(|request| request.id == id);
-    let request = found.ok_or_else(|| Refused::not_found("request"))?;
-    if decision == LimitRequestState::Approved && request.state == LimitRequestState::Open {
-        let wanted = request.settings;
-        let limits = LimitsChange {
-            per_second: Some(wanted.per_second),
-            per_minute: Some(wanted.per_minute),
-            per_hour: Some(wanted.per_hour),
-            per_day: Some(wanted.per_day),
-            unlimited: Some(wanted.unlimited),
-            burst: Some(wanted.burst),
-            shape: Some(wanted.shape),
-            max_in_flight: Some(wanted.max_in_flight),
-            safety_margin: Some(wanted.safety_margin),
-            margin_cap: Some(wanted.margin_cap),
-            count: Some(wanted.count),
-        };
-        let edit = DestinationEdit {
-            limits,
-            ..DestinationEdit::default()
-        };
-        let service = pages.service(request.tenant);
-        service
-            .change_destination(request.destination, edit)
-            .await?;
-    }
-    pages.0.sessions.decide_limit_request(id, decision).await?;
+    let reason = fields.get("reason").unwrap_or_default();
+    let service = pages.service(visitor.tenant());
+    service.decide_limit_request(id, decision, reason).await?;
     Ok(Redirect::to(PART))
 }

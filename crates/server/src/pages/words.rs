@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use chrono::{DateTime, SecondsFormat};
-use domain::limit::Shape;
+use domain::ceiling::Ceiling;
+use domain::limit::{MAX_LIMIT, Shape};
 use domain::policy::LimitSettings;
 use domain::time::Timestamp;
 
@@ -136,6 +137,21 @@ pub(super) fn limits(settings: &LimitSettings) -> String {
         text.push_str(&format!(" · {most} in flight"));
     }
     text
+}
+
+/// What somebody sets himself: `20/s, 50 at once, 10 in flight`; empty for anything.
+pub(super) fn ceiling(ceiling: &Ceiling) -> String {
+    let most = f64::from(MAX_LIMIT);
+    let rate = ceiling.per_second.filter(|rate| *rate < most);
+    let at_once = ceiling.at_once.filter(|at_once| *at_once < MAX_LIMIT);
+    let parts = [
+        rate.map(|rate| format!("{rate}/s")),
+        at_once.map(|at_once| format!("{at_once} at once")),
+        ceiling
+            .max_in_flight
+            .map(|most| format!("{most} in flight")),
+    ];
+    parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
 /// Attempts' states and replays', with a space for `_`.

@@ -12,7 +12,7 @@ use domain::series::{Curve, Passage, Series};
 use domain::time::Timestamp;
 use domain::watch::Around;
 use domain::what_if::{MAX_ARRIVALS, Receiver, Summary, arrivals, replay, summary};
-use engine::ports::{Destination, LedgerPosition};
+use engine::ports::{Destination, LedgerPosition, Tier};
 
 use super::limits::validate;
 use super::{LimitsChange, Service, ServiceError, readings};
@@ -102,10 +102,18 @@ impl Service {
 
     /// What the tenant's destinations inherit.
     async fn tier_limits(&self) -> Result<LimitSettings, ServiceError> {
+        Ok(self
+            .tier()
+            .await?
+            .map(|tier| tier.limits)
+            .unwrap_or_default())
+    }
+
+    /// The tenant's tier; `None` if it has just gone.
+    pub(super) async fn tier(&self) -> Result<Option<Tier>, ServiceError> {
         let tenant = self.tenants.tenant(self.tenant).await?;
         let tiers = self.tenants.tiers().await?;
-        let tier = tiers.into_iter().find(|tier| tier.name == tenant.tier);
-        Ok(tier.map(|tier| tier.limits).unwrap_or_default())
+        Ok(tiers.into_iter().find(|tier| tier.name == tenant.tier))
     }
 
     /// What started in a span or waits at its end; what already waited at its

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use domain::access::{KeyId, Scope, Scopes};
+use domain::ceiling::Ceiling;
 use domain::external_id::ExternalId;
 use domain::ids::TenantId;
 use engine::ports::{
@@ -72,6 +73,32 @@ pub struct TierEdit {
     pub tenant_max_in_flight: Option<Option<u32>>,
     pub tenant_ingest_per_second: Option<Option<u32>>,
     pub tenant_max_destinations: Option<Option<u32>>,
+    pub ceiling: CeilingChange,
+}
+
+/// The outer `None` leaves a number as it is; the inner clears it.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct CeilingChange {
+    pub per_second: Option<Option<f64>>,
+    pub at_once: Option<Option<u32>>,
+    pub max_in_flight: Option<Option<u32>>,
+}
+
+impl CeilingChange {
+    /// Any number of everything.
+    pub const NONE: Self = Self {
+        per_second: Some(None),
+        at_once: Some(None),
+        max_in_flight: Some(None),
+    };
+
+    fn applied_to(&self, now: Ceiling) -> Ceiling {
+        Ceiling {
+            per_second: self.per_second.unwrap_or(now.per_second),
+            at_once: self.at_once.unwrap_or(now.at_once),
+            max_in_flight: self.max_in_flight.unwrap_or(now.max_in_flight),
+        }
+    }
 }
 
 impl Tenancy {
@@ -255,6 +282,7 @@ impl Tenancy {
         bound("tenant_max_in_flight", new.tenant_max_in_flight)?;
         bound("tenant_ingest_per_second", new.tenant_ingest_per_second)?;
         bound("tenant_max_destinations", new.tenant_max_destinations)?;
+        possible(&new.ceiling)?;
         Ok(self.tenants.create_tier(&new).await?)
     }
 
@@ -273,21 +301,24 @@ impl Tenancy {
         bound("tenant_ingest_per_second", ingest.flatten())?;
         let destinations = edit.tenant_max_destinations;
         bound("tenant_max_destinations", destinations.flatten())?;
-        let limits = if edit.limits.is_empty() {
-            None
-        } else {
+        let (mut limits, mut ceiling) = (None, None);
+        if !edit.limits.is_empty() || edit.ceiling != CeilingChange::default() {
             let tiers = self.tenants.tiers().await?;
             let current = tiers.into_iter().find(|tier| tier.name == name);
             let current = current.ok_or(ServiceError::NotFound("tier"))?;
-            let limits = edit.limits.applied_to(current.limits);
-            limits::validate(&limits)?;
-            Some(limits)
-        };
+            let wanted = edit.limits.applied_to(current.limits);
+            limits::validate(&wanted)?;
+            limits = (!edit.limits.is_empty()).then_some(wanted);
+            let most = edit.ceiling.applied_to(current.ceiling);
+            possible(&most)?;
+            ceiling = (most != current.ceiling).then_some(most);
+        }
         let change = TierChange {
             limits,
             tenant_max_in_flight: edit.tenant_max_in_flight,
             tenant_ingest_per_second: ingest,
             tenant_max_destinations: destinations,
+            ceiling,
         };
         Ok(self.tenants.change_tier(name, &change).await?)
     }
@@ -298,6 +329,18 @@ fn named(name: &str) -> Result<(), ServiceError> {
         return Err(ServiceError::invalid("name", "must not be empty"));
     }
     rules::name(name)
+}
+
+fn possible(ceiling: &Ceiling) -> Result<(), ServiceError> {
+    bound("ceiling.at_once", ceiling.at_once)?;
+    bound("ceiling.max_in_flight", ceiling.max_in_flight)?;
+    match ceiling.per_second {
+        Some(most) if !(most > 0.0 && most <= f64::from(MAX_BOUND)) => {
+            let problem = format!("must be above 0, and at most {MAX_BOUND}");
+            Err(ServiceError::invalid("ceiling.per_second", problem))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn bound(field: &str, most: Option<u32>) -> Result<(), ServiceError> {

@@ -150,6 +150,24 @@ pub(crate) const ROWS: &[Row] = &[
         Some(r#"{"since": "2026-01-31T12:00:00Z"}"#),
         Reach::Named,
     ),
+    row(
+        "POST /v1/limit-requests/{id}/approve",
+        Some("{}"),
+        Reach::Installation,
+    ),
+    row(
+        "POST /v1/limit-requests/{id}/decline",
+        Some(r#"{"reason": "walk"}"#),
+        Reach::Installation,
+    ),
+    // One that is open takes the place of another.
+    row(
+        "POST /v1/destinations/{id}/limit-requests",
+        Some(r#"{"limits": {"per_second": 7}}"#),
+        Reach::Named,
+    ),
+    row("GET /v1/limit-requests", None, Reach::Own),
+    row("GET /v1/fleet/limit-requests", None, Reach::Installation),
     row("GET /v1/fleet", None, Reach::Installation),
     row("GET /v1/tenants", None, Reach::Installation),
     row("POST /v1/tenants", Some(TENANT), Reach::Installation),
@@ -240,6 +258,8 @@ impl Row {
             "attempts" => &tenant.attempt,
             "dead-letters" => &tenant.dead_letter,
             "replays" => &tenant.replay,
+            "limit-requests" if self.route.ends_with("decline") => &tenant.other_limit_request,
+            "limit-requests" => &tenant.limit_request,
             _ => &tenant.destination,
         };
         self.filled(id, tenant.things())
@@ -330,7 +350,7 @@ pub(crate) fn every_described_route_is_walked() {
 }
 
 /// All that another tenant could tell its things by.
-fn traces(tenant: &Tenant) -> [&str; 8] {
+fn traces(tenant: &Tenant) -> [&str; 9] {
     [
         &tenant.id,
         &tenant.destination,
@@ -340,6 +360,7 @@ fn traces(tenant: &Tenant) -> [&str; 8] {
         &tenant.link,
         &tenant.dying,
         &tenant.replay,
+        &tenant.limit_request,
     ]
 }
 
@@ -366,7 +387,7 @@ async fn shown(world: &World, tenant: &Tenant) -> Vec<Answer> {
         // The other tenant's walk may well have made tenants' things of its own.
         if !matches!(
             row.route,
-            "GET /v1/tenants" | "GET /v1/tiers" | "GET /v1/fleet"
+            "GET /v1/tenants" | "GET /v1/tiers" | "GET /v1/fleet" | "GET /v1/fleet/limit-requests"
         ) {
             let mut answer = row.call(world, key, row.of(tenant)).await;
             without_clock(&mut answer.json);

@@ -93,6 +93,8 @@ pub(crate) struct Tenant {
     pub(crate) dying: String,
     pub(crate) dead_letter: String,
     pub(crate) replay: String,
+    pub(crate) limit_request: String,
+    pub(crate) other_limit_request: String,
 }
 
 /// What a route may name beside the thing that it is about.
@@ -157,6 +159,7 @@ impl World {
         let rates = IngestRates::new(IngestLimit::default());
         let service = Service::new(
             Books {
+                requests: parts.stored.clone(),
                 catalog: parts.stored.clone(),
                 backlog: parts.stored.clone(),
                 operations: parts.stored.clone(),
@@ -171,7 +174,7 @@ impl World {
             signing,
         );
         let app = App::new(service, tenancy, gate, server::config::MANAGE_PER_SECOND);
-        let dashboard = Pages::new(app.clone(), &all, mint, stop.clone());
+        let dashboard = Pages::new(app.clone(), &all, stop.clone());
         let router = api::router(app).merge(pages::router(dashboard));
         let behind = Behind {
             store: parts.store,
@@ -340,7 +343,15 @@ impl Tenant {
         let news = as_owner(Method::GET, "/v1/operational-events", None).await;
         assert_eq!(news["operational_events"][0]["destination_id"], dying);
         let replay = own("/v1/replays", json!({"destination_id": dying})).await;
+        let asked = async |destination: &str| {
+            let path = format!("/v1/destinations/{destination}/limit-requests");
+            text(&own(&path, json!({"limits": {"per_second": 3}})).await["id"])
+        };
+        let limit_request = asked(&destination).await;
+        let other_limit_request = asked(&dying).await;
         Self {
+            limit_request,
+            other_limit_request,
             id,
             key,
             destination,

@@ -31,6 +31,7 @@ fn shown(text: &str) -> Vec<Vec<String>> {
         "SECRET_ID",
         "EVENT",
         "REPLAY",
+        "REQUEST",
         "PWD",
         "PATH",
         "PACELINE_DATABASE_URL",

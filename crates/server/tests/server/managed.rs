@@ -60,6 +60,7 @@ impl World {
             ),
         };
         let books = Books {
+            requests: store.clone(),
             catalog: store.clone(),
             backlog: store.clone(),
             operations: store.clone(),

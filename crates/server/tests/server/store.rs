@@ -6,6 +6,7 @@ use std::sync::{Mutex, MutexGuard};
 
 use async_trait::async_trait;
 use domain::attempt::AttemptState;
+use domain::ceiling::Ceiling;
 use domain::compliance::Start;
 use domain::destination::DestinationState;
 use domain::event::{Audience, MAX_DESTINATIONS, NewEvent, is_subscribed};
@@ -138,6 +139,7 @@ impl Catalog for FakeStore {
             state: DestinationState::Active,
             limits: new.limits,
             effective: new.limits.or_tier(&TIER),
+            ceiling: Ceiling::default(),
             created_at: NOON,
             spread: None,
             pass_traceparent: false,

@@ -2,11 +2,14 @@
 //! virtual time.
 
 use async_trait::async_trait;
+use domain::ceiling::Ceiling;
 use domain::ids::{DestinationId, TenantId};
 use engine::ports::{
-    CatalogError, Destination, Found, HeldDestination, Manager, Managers, NOT_RELEASED,
-    NewDestination, NewSecret, SealedSecret,
+    CatalogError, Destination, Found, HeldDestination, LimitRequest, LimitRequestState,
+    LimitRequests, Manager, Managers, NOT_RELEASED, NewDestination, NewLimitRequest, NewSecret,
+    SealedSecret,
 };
+use uuid::Uuid;
 
 pub(crate) struct Unmanaged;
 
@@ -80,5 +83,42 @@ impl Managers for Unmanaged {
         _: DestinationId,
     ) -> Result<Vec<SealedSecret>, CatalogError> {
         Ok(Vec::new())
+    }
+}
+
+#[async_trait]
+impl LimitRequests for Unmanaged {
+    async fn request_limits(&self, _: TenantId, _: &NewLimitRequest) -> Result<(), CatalogError> {
+        refused()
+    }
+
+    async fn limit_requests(
+        &self,
+        _: Option<TenantId>,
+        _: u32,
+    ) -> Result<Vec<LimitRequest>, CatalogError> {
+        Ok(Vec::new())
+    }
+
+    async fn limit_request(&self, _: Uuid) -> Result<LimitRequest, CatalogError> {
+        refused()
+    }
+
+    async fn grant_limits(
+        &self,
+        _: TenantId,
+        _: DestinationId,
+        _: &Ceiling,
+    ) -> Result<(), CatalogError> {
+        refused()
+    }
+
+    async fn decide_limit_request(
+        &self,
+        _: Uuid,
+        _: LimitRequestState,
+        _: &str,
+    ) -> Result<(), CatalogError> {
+        refused()
     }
 }

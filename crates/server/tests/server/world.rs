@@ -128,6 +128,7 @@ impl World {
             operations: operations.clone(),
             managers: Arc::new(Unmanaged),
             tenants,
+            requests: Arc::new(Unmanaged),
         };
         let policy = Policy::default();
         let service = Service::new(books, schedule, intake, mint, policy, signing);

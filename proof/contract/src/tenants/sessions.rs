@@ -1,16 +1,12 @@
-//! Sessions of the dashboard, the links that open them, and requests of limits.
+//! Sessions of the dashboard, and the links that open them.
 
 use std::time::Duration;
 
 use domain::access::{KeyId, LinkId, Scope, Scopes};
 use domain::ids::TenantId;
-use domain::policy::LimitSettings;
 
 use super::{TenantWorld, not_found};
-use engine::ports::{
-    BehindSession, CatalogError, DEFAULT_TENANT, LimitRequestState, NewKey, NewLimitRequest,
-    NewSession, SessionKind,
-};
+use engine::ports::{BehindSession, DEFAULT_TENANT, NewKey, NewSession, SessionKind};
 
 /// Longer than a test takes.
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -286,64 +282,4 @@ pub async fn what_a_link_opens_while_it_ends_is_over(world: &TenantWorld) {
     let late = opened(2, &link);
     begin(world, &late).await;
     assert!(!is_good(world, &late).await);
-}
-
-/// The newer one has the place of the older, with all that it says.
-pub async fn an_open_request_is_replaced_and_decided_once(world: &TenantWorld) {
-    let destination = world.destination().create().await;
-    let asked = |per_second: u32, note: &str| NewLimitRequest {
-        id: world.id(),
-        destination,
-        settings: LimitSettings {
-            per_second: Some(per_second),
-            ..LimitSettings::EXACT
-        },
-        note: note.to_owned(),
-    };
-    let (first, second) = (asked(20, "more"), asked(30, "much more"));
-    let port = &world.sessions;
-    for request in [&first, &second] {
-        let made = port.request_limits(DEFAULT_TENANT, request).await;
-        made.unwrap();
-    }
-    let listed = port.limit_requests(None, 10).await.unwrap();
-    assert_eq!(listed.len(), 1, "{listed:?}");
-    assert_eq!((listed[0].id, &listed[0].note), (second.id, &second.note));
-    assert_eq!(listed[0].settings, second.settings);
-    assert_eq!(listed[0].state, LimitRequestState::Open);
-    let approved = LimitRequestState::Approved;
-    let decide = async |id| port.decide_limit_request(id, approved).await;
-    decide(second.id).await.unwrap();
-    for gone in [second.id, first.id] {
-        let again = decide(gone).await;
-        assert!(matches!(again, Err(CatalogError::Conflict(_))), "{again:?}");
-    }
-    // An open one comes before those that are decided.
-    world.pass(Duration::from_millis(2)).await;
-    let third = asked(40, "");
-    port.request_limits(DEFAULT_TENANT, &third).await.unwrap();
-    let listed = port.limit_requests(Some(DEFAULT_TENANT), 10).await.unwrap();
-    let states: Vec<_> = listed.iter().map(|one| (one.id, one.state)).collect();
-    let open = LimitRequestState::Open;
-    assert_eq!(states, [(third.id, open), (second.id, approved)]);
-}
-
-/// And are seen by their tenant and by whoever sees all.
-pub async fn requests_are_for_ones_own_destinations(world: &TenantWorld) {
-    let (ours, theirs) = (world.tenant("free").await.id, world.tenant("free").await.id);
-    let destination = world
-        .destination_of(ours, &world.destination().build())
-        .await;
-    let request = NewLimitRequest {
-        id: world.id(),
-        destination,
-        settings: LimitSettings::EXACT,
-        note: String::new(),
-    };
-    let port = &world.sessions;
-    not_found(port.request_limits(theirs, &request).await);
-    port.request_limits(ours, &request).await.unwrap();
-    let seen = async |tenant| port.limit_requests(tenant, 10).await.unwrap().len();
-    assert_eq!(seen(None).await, 1);
-    assert_eq!((seen(Some(ours)).await, seen(Some(theirs)).await), (1, 0));
 }

@@ -1,6 +1,7 @@
 //! Tenants and their plan tiers.
 
 use domain::access::{KeyId, Scope};
+use domain::ceiling::Ceiling;
 use domain::external_id::ExternalId;
 use domain::ids::{DestinationId, TenantId};
 use domain::limit::Shape;
@@ -30,6 +31,7 @@ pub async fn the_tiers_are_the_plans(world: &TenantWorld) {
         tenant_max_in_flight: None,
         tenant_ingest_per_second: None,
         tenant_max_destinations: Some(DEFAULT_MAX_DESTINATIONS),
+        ceiling: Ceiling::default(),
     };
     let plans = [
         tier("enterprise", 100),
@@ -385,6 +387,11 @@ pub async fn a_tier_comes_and_goes(world: &TenantWorld) {
         tenant_max_in_flight: Some(40),
         tenant_ingest_per_second: Some(50),
         tenant_max_destinations: None,
+        ceiling: Ceiling {
+            per_second: Some(12.5),
+            at_once: Some(30),
+            max_in_flight: Some(9),
+        },
     };
     let all = async || world.tenants.tiers().await.unwrap();
     let before = all().await;

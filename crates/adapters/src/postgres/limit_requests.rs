@@ -1,0 +1,214 @@
+//! Which limits owners ask for, and what operators grant beyond a ceiling.
+
+use async_trait::async_trait;
+use domain::ceiling::{Ceiling, decision_details, request_details};
+use domain::ids::{DestinationId, TenantId};
+use domain::operations::OperationalType;
+use domain::time::Timestamp;
+use engine::ports::{
+    CatalogError, LimitRequest, LimitRequestState, LimitRequests, NewLimitRequest, StoreError,
+};
+use sqlx::PgPool;
+use uuid::Uuid;
+
+use super::PostgresStore;
+use super::failure::{Failure, retried};
+use super::rows::{integer, word};
+
+#[async_trait]
+impl LimitRequests for PostgresStore {
+    async fn request_limits(
+        &self,
+        tenant: TenantId,
+        new: &NewLimitRequest,
+    ) -> Result<(), CatalogError> {
+        Ok(retried(|| ask(&self.pool, tenant, new)).await?)
+    }
+
+    async fn limit_requests(
+        &self,
+        tenant: Option<TenantId>,
+        limit: u32,
+    ) -> Result<Vec<LimitRequest>, CatalogError> {
+        Ok(retried(|| list(&self.pool, tenant, limit)).await?)
+    }
+
+    async fn limit_request(&self, id: Uuid) -> Result<LimitRequest, CatalogError> {
+        Ok(retried(|| one(&self.pool, id)).await?)
+    }
+
+    async fn grant_limits(
+        &self,
+        tenant: TenantId,
+        destination: DestinationId,
+        granted: &Ceiling,
+    ) -> Result<(), CatalogError> {
+        Ok(retried(|| grant(&self.pool, tenant, destination, granted)).await?)
+    }
+
+    async fn decide_limit_request(
+        &self,
+        id: Uuid,
+        decision: LimitRequestState,
+        reason: &str,
+    ) -> Result<(), CatalogError> {
+        Ok(retried(|| decide(&self.pool, id, decision, reason)).await?)
+    }
+}
+
+async fn ask(pool: &PgPool, tenant: TenantId, new: &NewLimitRequest) -> Result<(), Failure> {
+    let settings = serde_json::to_string(&new.settings)
+        .map_err(|error| Failure::Corrupt(StoreError::Unavailable(error.to_string())))?;
+    let asked = sqlx::query(
+        "-- request_limits
+        with asked as (
+            insert into limit_requests as r (
+                id, tenant_id, destination_id, settings, note, created_at
+        )
+            select $1, d.tenant_id, d.id, $4, $5, clock_timestamp() from destinations d
+            where d.id = $3 and d.tenant_id = $2 and d.deleted_at is null
+            on conflict (destination_id) where state = 'open' do update
+            set id = excluded.id, settings = excluded.settings, note = excluded.note,
+                created_at = excluded.created_at
+            returning r.destination_id, r.tenant_id
+        )
+        insert into operational_events (event_type, destination_id, tenant_id, details)
+        select $6, a.destination_id, a.tenant_id, $7 from asked a",
+    )
+    .bind(new.id)
+    .bind(tenant.0)
+    .bind(new.destination.0)
+    .bind(settings)
+    .bind(&new.note)
+    .bind(OperationalType::LimitsRequested.as_str())
+    .bind(request_details(new.id, &new.settings, &new.note))
+    .execute(pool)
+    .await?;
+    match asked.rows_affected() {
+        0 => Err(Failure::NotFound("destination")),
+        _ => Ok(()),
+    }
+}
+
+type RequestRow = (
+    Uuid,
+    Uuid,
+    Uuid,
+    String,
+    String,
+    String,
+    i64,
+    String,
+    Option<i64>,
+);
+
+async fn list(
+    pool: &PgPool,
+    tenant: Option<TenantId>,
+    limit: u32,
+) -> Result<Vec<LimitRequest>, Failure> {
+    let rows: Vec<RequestRow> = sqlx::query_as(
+        "-- limit_requests
+        select r.id, r.tenant_id, r.destination_id, r.settings, r.note, r.state,
+            micros(r.created_at), r.reason, micros(r.decided_at)
+        from limit_requests r
+        where $1::uuid is null or r.tenant_id = $1
+        order by r.state <> 'open', r.created_at desc, r.id desc limit $2",
+    )
+    .bind(tenant.map(|tenant| tenant.0))
+    .bind(i64::from(limit))
+    .fetch_all(pool)
+    .await?;
+    rows.into_iter().map(request).collect()
+}
+
+async fn one(pool: &PgPool, id: Uuid) -> Result<LimitRequest, Failure> {
+    let row: Option<RequestRow> = sqlx::query_as(
+        "-- limit_request
+        select r.id, r.tenant_id, r.destination_id, r.settings, r.note, r.state,
+            micros(r.created_at), r.reason, micros(r.decided_at)
+        from limit_requests r where r.id = $1",
+    )
+    .bind(id)
+    .fetch_optional(pool)
+    .await?;
+    request(row.ok_or(Failure::NotFound("limit request"))?)
+}
+
+fn request(
+    (id, tenant, destination, settings, note, state, created_at, reason, decided_at): RequestRow,
+) -> Result<LimitRequest, Failure> {
+    let settings = serde_json::from_str(&settings).map_err(|error| StoreError::Corrupt {
+        table: "limit_requests",
+        column: "settings",
+        row: id.to_string(),
+        problem: error.to_string(),
+    });
+    Ok(LimitRequest {
+        id,
+        tenant: TenantId(tenant),
+        destination: DestinationId(destination),
+        settings: settings.map_err(Failure::Corrupt)?,
+        note,
+        state: word("limit_requests", "state", id, &state)?,
+        created_at: Timestamp::from_micros(created_at),
+        reason,
+        decided_at: decided_at.map(Timestamp::from_micros),
+    })
+}
+
+async fn grant(
+    pool: &PgPool,
+    tenant: TenantId,
+    destination: DestinationId,
+    granted: &Ceiling,
+) -> Result<(), Failure> {
+    let updated = sqlx::query(
+        "-- grant_limits
+        update destinations
+        set granted_per_second = greatest(granted_per_second, $3),
+            granted_at_once = greatest(granted_at_once, $4),
+            granted_in_flight = greatest(granted_in_flight, $5)
+        where id = $1 and tenant_id = $2 and deleted_at is null",
+    )
+    .bind(destination.0)
+    .bind(tenant.0)
+    .bind(granted.per_second)
+    .bind(granted.at_once.map(integer))
+    .bind(granted.max_in_flight.map(integer))
+    .execute(pool)
+    .await?;
+    match updated.rows_affected() {
+        0 => Err(Failure::NotFound("destination")),
+        _ => Ok(()),
+    }
+}
+
+async fn decide(
+    pool: &PgPool,
+    id: Uuid,
+    decision: LimitRequestState,
+    reason: &str,
+) -> Result<(), Failure> {
+    let decided = sqlx::query(
+        "-- decide_limit_request
+        with decided as (
+            update limit_requests set state = $2, reason = $3, decided_at = clock_timestamp()
+            where id = $1 and state = 'open'
+            returning destination_id, tenant_id
+        )
+        insert into operational_events (event_type, destination_id, tenant_id, details)
+        select $4, d.destination_id, d.tenant_id, $5 from decided d",
+    )
+    .bind(id)
+    .bind(decision.as_str())
+    .bind(reason)
+    .bind(OperationalType::LimitsDecided.as_str())
+    .bind(decision_details(id, decision.as_str(), reason))
+    .execute(pool)
+    .await?;
+    match decided.rows_affected() {
+        0 => Err(Failure::Conflict("it is decided already")),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,310 @@
+//! The most that a tenant may set for its destinations by itself.
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::limit::{MAX_LIMIT, Shape};
+use crate::policy::LimitSettings;
+
+/// What a tier lets its tenants set. A limit that a destination inherits is the tier's own
+/// and is not compared; `None` bounds nothing.
+///
+/// It bounds settings, by whatever way they are made, and not what is in force: limits that
+/// were set before it was lowered stay until they are changed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Ceiling {
+    /// Starts per second in the long run.
+    pub per_second: Option<f64>,
+    /// How many may start at one instant: 864,000 a day are ten a second, and could all be
+    /// sent in one.
+    pub at_once: Option<u32>,
+    /// Attempts queued and in flight at once.
+    pub max_in_flight: Option<u32>,
+}
+
+/// What is above a ceiling.
+#[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
+pub enum Excess {
+    /// More in the long run.
+    #[error("{} is above the ceiling of {most} a second", rate(*wanted))]
+    PerSecond {
+        /// What was to be set.
+        wanted: f64,
+        /// What the ceiling allows.
+        most: f64,
+    },
+    /// More at one instant.
+    #[error("{} is above the ceiling of {most} at once", at_once(*wanted))]
+    AtOnce {
+        /// What was to be set.
+        wanted: u32,
+        /// What the ceiling allows.
+        most: u32,
+    },
+    /// More in flight.
+    #[error("{wanted} in flight is above the ceiling of {most}")]
+    InFlight {
+        /// What was to be set.
+        wanted: u32,
+        /// What the ceiling allows.
+        most: u32,
+    },
+}
+
+/// What counts as no limit at all: the largest that one can be.
+const ANY: &str = "no rate limit";
+
+fn rate(wanted: f64) -> String {
+    match wanted >= f64::from(MAX_LIMIT) {
+        true => ANY.to_owned(),
+        false => format!("{wanted} a second"),
+    }
+}
+
+fn at_once(wanted: u32) -> String {
+    match wanted {
+        MAX_LIMIT.. => ANY.to_owned(),
+        _ => format!("{wanted} at once"),
+    }
+}
+
+impl Ceiling {
+    /// What these settings allow, as a ceiling for others.
+    #[must_use]
+    pub fn of(settings: &LimitSettings) -> Self {
+        Self {
+            per_second: Some(per_second(settings)),
+            at_once: Some(starts_at_once(settings)),
+            max_in_flight: Some(settings.policy().max_in_flight),
+        }
+    }
+
+    /// What a destination needs to be granted for these settings of its own.
+    #[must_use]
+    pub fn of_own(settings: &LimitSettings) -> Self {
+        let rate = match settings.inherits() {
+            true => Self::default(),
+            false => Self::of(settings),
+        };
+        Self {
+            max_in_flight: settings.max_in_flight,
+            ..rate
+        }
+    }
+
+    /// This one where it says something, and else the other.
+    #[must_use]
+    pub fn or(self, other: Self) -> Self {
+        Self {
+            per_second: self.per_second.or(other.per_second),
+            at_once: self.at_once.or(other.at_once),
+            max_in_flight: self.max_in_flight.or(other.max_in_flight),
+        }
+    }
+
+    /// This one, and beyond it what was granted.
+    #[must_use]
+    pub fn raised_to(self, granted: Self) -> Self {
+        Self {
+            per_second: higher(self.per_second, granted.per_second),
+            at_once: higher(self.at_once, granted.at_once),
+            max_in_flight: higher(self.max_in_flight, granted.max_in_flight),
+        }
+    }
+
+    /// Refuses a destination's own settings that allow more. The stores' triggers say the
+    /// same.
+    pub fn check(&self, own: &LimitSettings) -> Result<(), Excess> {
+        if !own.inherits() {
+            let wanted = per_second(own);
+            if let Some(most) = self.per_second.filter(|most| wanted > *most) {
+                return Err(Excess::PerSecond { wanted, most });
+            }
+            let wanted = starts_at_once(own);
+            if let Some(most) = self.at_once.filter(|most| wanted > *most) {
+                return Err(Excess::AtOnce { wanted, most });
+            }
+        }
+        match (own.max_in_flight, self.max_in_flight) {
+            (Some(wanted), Some(most)) if wanted > most => Err(Excess::InFlight { wanted, most }),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Where nothing bounds, nothing has to be granted.
+fn higher<T: PartialOrd>(most: Option<T>, granted: Option<T>) -> Option<T> {
+    match granted {
+        Some(granted) if most.as_ref().is_some_and(|most| granted > *most) => Some(granted),
+        _ => most,
+    }
+}
+
+/// Starts per second in the long run.
+fn per_second(settings: &LimitSettings) -> f64 {
+    let limits = settings.limits().into_iter();
+    limits
+        .filter_map(|(period, max)| Some(f64::from(max?) / period.duration().as_secs_f64()))
+        .fold(f64::from(MAX_LIMIT), f64::min)
+}
+
+/// How many may start at one instant.
+fn starts_at_once(settings: &LimitSettings) -> u32 {
+    let mut limits = settings.limits().into_iter().filter_map(|(_, max)| max);
+    let Some(shortest) = limits.next() else {
+        return MAX_LIMIT;
+    };
+    let first = match (settings.shape.unwrap_or_default(), settings.burst) {
+        _ if shortest == 0 => 0,
+        (Shape::LeakyBucket, _) => 1,
+        (Shape::TokenBucket, burst) => burst.unwrap_or(shortest),
+        (Shape::SlidingWindow, burst) => shortest.min(burst.unwrap_or(shortest)),
+    };
+    limits.fold(first, u32::min)
+}
+
+/// What operators are told of a request for limits, as JSON.
+#[must_use]
+pub fn request_details(id: Uuid, settings: &LimitSettings, note: &str) -> String {
+    let rates: serde_json::Map<_, _> = (settings.limits().into_iter())
+        .filter_map(|(period, max)| Some((format!("per_{}", period.as_str()), max?.into())))
+        .collect();
+    serde_json::json!({
+        "request_id": id,
+        "limits": rates,
+        "unlimited": settings.unlimited,
+        "burst": settings.burst,
+        "max_in_flight": settings.max_in_flight,
+        "note": note,
+    })
+    .to_string()
+}
+
+/// What owners are told of the decision, as JSON.
+#[must_use]
+pub fn decision_details(id: Uuid, state: &str, reason: &str) -> String {
+    serde_json::json!({"request_id": id, "state": state, "reason": reason}).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEN: LimitSettings = LimitSettings {
+        per_second: Some(10),
+        burst: Some(20),
+        shape: Some(Shape::TokenBucket),
+        ..LimitSettings::EXACT
+    };
+
+    fn per_day(max: u32) -> LimitSettings {
+        LimitSettings {
+            per_day: Some(max),
+            ..LimitSettings::EXACT
+        }
+    }
+
+    #[test]
+    fn what_allows_no_more_is_below() {
+        let ceiling = Ceiling::of(&TEN);
+        assert_eq!(
+            ceiling,
+            Ceiling {
+                per_second: Some(10.0),
+                at_once: Some(20),
+                max_in_flight: Some(50),
+            }
+        );
+        let inherits = LimitSettings::EXACT;
+        let paused = LimitSettings {
+            per_second: Some(0),
+            burst: Some(1_000),
+            shape: Some(Shape::TokenBucket),
+            ..LimitSettings::EXACT
+        };
+        let leaky = LimitSettings {
+            per_second: Some(10),
+            shape: Some(Shape::LeakyBucket),
+            ..LimitSettings::EXACT
+        };
+        let smooth = LimitSettings {
+            per_hour: Some(36_000),
+            burst: Some(20),
+            ..LimitSettings::EXACT
+        };
+        for below in [TEN, inherits, paused, leaky, smooth, per_day(20)] {
+            assert_eq!(ceiling.check(&below), Ok(()), "{below:?}");
+        }
+    }
+
+    #[test]
+    fn what_allows_more_is_named() {
+        let ceiling = Ceiling::of(&TEN);
+        let said = |own: LimitSettings| ceiling.check(&own).unwrap_err().to_string();
+        let faster = LimitSettings {
+            per_second: Some(11),
+            ..LimitSettings::EXACT
+        };
+        assert_eq!(
+            said(faster),
+            "11 a second is above the ceiling of 10 a second"
+        );
+        let unlimited = LimitSettings {
+            unlimited: true,
+            ..LimitSettings::EXACT
+        };
+        assert_eq!(
+            said(unlimited),
+            "no rate limit is above the ceiling of 10 a second"
+        );
+        // As fast in the long run.
+        assert_eq!(
+            said(per_day(864_000)),
+            "864000 at once is above the ceiling of 20 at once"
+        );
+        let bucket = LimitSettings {
+            burst: Some(21),
+            ..TEN
+        };
+        assert_eq!(
+            said(bucket),
+            "21 at once is above the ceiling of 20 at once"
+        );
+        let crowded = LimitSettings {
+            max_in_flight: Some(51),
+            ..LimitSettings::EXACT
+        };
+        assert_eq!(said(crowded), "51 in flight is above the ceiling of 50");
+    }
+
+    #[test]
+    fn a_grant_raises_it_and_never_lowers_it() {
+        let ceiling = Ceiling {
+            per_second: Some(10.0),
+            at_once: None,
+            max_in_flight: Some(50),
+        };
+        let granted = Ceiling {
+            per_second: Some(100.0),
+            at_once: Some(5),
+            max_in_flight: Some(5),
+        };
+        let raised = Ceiling {
+            per_second: Some(100.0),
+            ..ceiling
+        };
+        assert_eq!(ceiling.raised_to(granted), raised);
+        assert_eq!(ceiling.raised_to(Ceiling::default()), ceiling);
+    }
+
+    #[test]
+    fn nothing_bounds_what_says_nothing() {
+        let unlimited = LimitSettings {
+            unlimited: true,
+            max_in_flight: Some(1_000),
+            ..LimitSettings::EXACT
+        };
+        assert_eq!(Ceiling::default().check(&unlimited), Ok(()));
+        assert_eq!(Ceiling::default().or(Ceiling::of(&TEN)), Ceiling::of(&TEN));
+    }
+}

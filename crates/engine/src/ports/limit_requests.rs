@@ -1,0 +1,128 @@
+//! Which limits owners ask for, and what operators grant beyond a ceiling.
+
+use std::str::FromStr;
+
+use async_trait::async_trait;
+use domain::ceiling::Ceiling;
+use domain::ids::{DestinationId, TenantId};
+use domain::policy::LimitSettings;
+use domain::time::Timestamp;
+use uuid::Uuid;
+
+use super::error::CatalogError;
+
+/// Requests for limits. Every method is one transaction.
+#[async_trait]
+pub trait LimitRequests: Send + Sync {
+    /// Asks for limits of one of the tenant's destinations. An open request for
+    /// it is replaced.
+    async fn request_limits(
+        &self,
+        tenant: TenantId,
+        new: &NewLimitRequest,
+    ) -> Result<(), CatalogError>;
+
+    /// Up to `limit` requests, the open ones first and then the newest: of one
+    /// tenant, or of all.
+    async fn limit_requests(
+        &self,
+        tenant: Option<TenantId>,
+        limit: u32,
+    ) -> Result<Vec<LimitRequest>, CatalogError>;
+
+    /// Whosever it is.
+    async fn limit_request(&self, id: Uuid) -> Result<LimitRequest, CatalogError>;
+
+    /// Lets one of the tenant's destinations have so much beyond its tier's ceiling, and
+    /// takes nothing of what it was granted before.
+    async fn grant_limits(
+        &self,
+        tenant: TenantId,
+        destination: DestinationId,
+        granted: &Ceiling,
+    ) -> Result<(), CatalogError>;
+
+    /// Decides an open request. One that is decided is a conflict.
+    async fn decide_limit_request(
+        &self,
+        id: Uuid,
+        decision: LimitRequestState,
+        reason: &str,
+    ) -> Result<(), CatalogError>;
+}
+
+/// Limits that somebody asks for.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NewLimitRequest {
+    /// Its id, given by us.
+    pub id: Uuid,
+    /// For which destination.
+    pub destination: DestinationId,
+    /// All of them, as they shall be.
+    pub settings: LimitSettings,
+    /// Why, in their words.
+    pub note: String,
+}
+
+/// Whether a request was decided.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LimitRequestState {
+    /// Not yet.
+    Open,
+    /// In force.
+    Approved,
+    /// Left as it was.
+    Declined,
+}
+
+impl LimitRequestState {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Open, Self::Approved, Self::Declined];
+
+    /// The word, as in SQL.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Open => "open",
+            Self::Approved => "approved",
+            Self::Declined => "declined",
+        }
+    }
+}
+
+/// A word that none of them is.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("unknown state of a limit request {0:?}")]
+pub struct UnknownRequestState(String);
+
+impl FromStr for LimitRequestState {
+    type Err = UnknownRequestState;
+    fn from_str(text: &str) -> Result<Self, UnknownRequestState> {
+        (Self::ALL.into_iter())
+            .find(|state| state.as_str() == text)
+            .ok_or_else(|| UnknownRequestState(text.to_owned()))
+    }
+}
+
+/// A request as it is.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LimitRequest {
+    /// Its id.
+    pub id: Uuid,
+    /// Whose.
+    pub tenant: TenantId,
+    /// For which destination.
+    pub destination: DestinationId,
+    /// All limits, as they shall be.
+    pub settings: LimitSettings,
+    /// Why.
+    pub note: String,
+    /// Whether it was decided.
+    pub state: LimitRequestState,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// Why it was decided so, in the operator's words; may be empty.
+    pub reason: String,
+    /// When that was.
+    pub decided_at: Option<Timestamp>,
+}

@@ -1,0 +1,228 @@
+//! `/v1/limit-requests`: limits above a ceiling, asked for and decided on.
+
+use axum::Json;
+use domain::limit::{Count, Shape};
+use engine::ports::{self, LimitRequestState};
+use http::StatusCode;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use utoipa::openapi::schema::Object;
+use uuid::Uuid;
+
+use super::body::JsonBody;
+use super::limits::{Limits, LimitsPatch, not_null, periods, present, present_object};
+use super::parameters::{DestinationPath, PathId};
+use super::problem::Problem;
+use super::{Caller, text};
+use crate::service::LimitsChange;
+
+/// The limits that a destination shall have, as a change of those that it has: what is
+/// absent stays, `null` clears.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RequestLimits {
+    /// Starts per period; `null` clears all four, so that the tier's hold.
+    #[serde(default, deserialize_with = "present_object")]
+    #[schema(value_type = Option<LimitsPatch>)]
+    pub limits: Option<Option<LimitsPatch>>,
+    /// `true` clears the limits.
+    #[serde(default, deserialize_with = "not_null")]
+    #[schema(value_type = bool)]
+    pub unlimited: Option<bool>,
+    /// A bucket's capacity, or how many of a window may start at once.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Option<u32>)]
+    pub burst: Option<Option<u32>>,
+    /// How the limit spreads its starts.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(schema_with = text::shape_or_null)]
+    pub shape: Option<Option<Shape>>,
+    /// Attempts queued and in flight at once.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Option<u32>)]
+    pub max_in_flight: Option<Option<u32>>,
+    /// Why, at most 1,000 bytes.
+    #[serde(default)]
+    pub note: String,
+}
+
+/// Why it is decided so.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Decide {
+    /// In words for whoever asked, at most 1,000 bytes.
+    #[serde(default)]
+    pub reason: String,
+}
+
+/// A request as it is.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct LimitRequest {
+    /// Its id.
+    pub id: Uuid,
+    /// Whose.
+    pub tenant_id: Uuid,
+    /// For which destination.
+    pub destination_id: Uuid,
+    /// Whether it was decided on, and how.
+    #[schema(schema_with = state)]
+    pub state: String,
+    /// Starts per period, as they shall be.
+    pub limits: Limits,
+    /// No rate limit.
+    pub unlimited: bool,
+    /// A bucket's capacity, or how many of a window may start at once.
+    pub burst: Option<u32>,
+    /// How the limit spreads its starts.
+    #[schema(schema_with = text::shape_or_null)]
+    pub shape: Option<Shape>,
+    /// Attempts queued and in flight at once.
+    pub max_in_flight: Option<u32>,
+    /// Until when a request counts.
+    #[schema(schema_with = text::count_or_null)]
+    pub count: Option<Count>,
+    /// Why it was asked for.
+    pub note: String,
+    /// When.
+    #[schema(format = DateTime)]
+    pub created_at: String,
+    /// Why it was decided so.
+    pub reason: String,
+    /// When that was.
+    #[schema(format = DateTime)]
+    pub decided_at: Option<String>,
+}
+
+/// Requests.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct LimitRequestList {
+    /// Those first that wait for a decision, and then the newest; at most 200.
+    pub limit_requests: Vec<LimitRequest>,
+}
+
+fn state() -> Object {
+    text::words(LimitRequestState::ALL.map(LimitRequestState::as_str))
+}
+
+impl From<ports::LimitRequest> for LimitRequest {
+    fn from(request: ports::LimitRequest) -> Self {
+        let settings = request.settings;
+        Self {
+            id: request.id,
+            tenant_id: request.tenant.0,
+            destination_id: request.destination.0,
+            state: request.state.as_str().to_owned(),
+            limits: Limits::of(&settings),
+            unlimited: settings.unlimited,
+            burst: settings.burst,
+            shape: settings.shape,
+            max_in_flight: settings.max_in_flight,
+            count: settings.count,
+            note: request.note,
+            created_at: text::time(request.created_at),
+            reason: request.reason,
+            decided_at: request.decided_at.map(text::time),
+        }
+    }
+}
+
+impl LimitRequestList {
+    fn of(found: Vec<ports::LimitRequest>) -> Self {
+        Self {
+            limit_requests: found.into_iter().map(LimitRequest::from).collect(),
+        }
+    }
+}
+
+/// Ask for limits of a destination that are above the ceiling of its tenant's tier. A
+/// request that is open already is replaced.
+#[utoipa::path(post, path = "/v1/destinations/{id}/limit-requests",
+    operation_id = "request_limits", tag = "destinations", security(("key" = ["manage"])),
+    params(("id" = Uuid, Path)), request_body = RequestLimits, responses(
+    (status = 201, description = "Asked for.", body = LimitRequest),
+    (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn create(
+    caller: Caller,
+    PathId(id): DestinationPath,
+    JsonBody(body): JsonBody<RequestLimits>,
+) -> Result<(StatusCode, Json<LimitRequest>), Problem> {
+    let change = LimitsChange {
+        unlimited: body.unlimited,
+        burst: body.burst,
+        shape: body.shape,
+        max_in_flight: body.max_in_flight,
+        ..periods(body.limits)
+    };
+    let made = caller
+        .run(move |service| async move { service.request_limits(id, change, body.note).await })
+        .await?;
+    Ok((StatusCode::CREATED, Json(made.into())))
+}
+
+/// List the limits that the tenant has asked for.
+#[utoipa::path(get, path = "/v1/limit-requests", operation_id = "list_limit_requests",
+    tag = "destinations", security(("key" = ["read"])), responses(
+    (status = 200, body = LimitRequestList),
+    (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn list(caller: Caller) -> Result<Json<LimitRequestList>, Problem> {
+    let found = caller
+        .run(|service| async move { service.limit_requests().await })
+        .await?;
+    Ok(Json(LimitRequestList::of(found)))
+}
+
+/// List the limits that all tenants have asked for.
+#[utoipa::path(get, path = "/v1/fleet/limit-requests", operation_id = "list_all_limit_requests",
+    tag = "tenants", security(("key" = ["admin"])), responses(
+    (status = 200, body = LimitRequestList),
+    (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn list_all(caller: Caller) -> Result<Json<LimitRequestList>, Problem> {
+    let found = caller
+        .run(|service| async move { service.all_limit_requests().await })
+        .await?;
+    Ok(Json(LimitRequestList::of(found)))
+}
+
+/// Grant limits that somebody asked for: they are in force at once, and the destination may
+/// have as much from then on, whatever its tier says.
+#[utoipa::path(post, path = "/v1/limit-requests/{id}/approve",
+    operation_id = "approve_limit_request", tag = "tenants", security(("key" = ["admin"])),
+    params(("id" = Uuid, Path)), request_body = Decide, responses(
+    (status = 200, body = LimitRequest),
+    (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn approve(
+    caller: Caller,
+    PathId(id): PathId<Uuid>,
+    JsonBody(body): JsonBody<Decide>,
+) -> Result<Json<LimitRequest>, Problem> {
+    decide(&caller, id, LimitRequestState::Approved, body).await
+}
+
+/// Refuse limits that somebody asked for: they stay as they are.
+#[utoipa::path(post, path = "/v1/limit-requests/{id}/decline",
+    operation_id = "decline_limit_request", tag = "tenants", security(("key" = ["admin"])),
+    params(("id" = Uuid, Path)), request_body = Decide, responses(
+    (status = 200, body = LimitRequest),
+    (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn decline(
+    caller: Caller,
+    PathId(id): PathId<Uuid>,
+    JsonBody(body): JsonBody<Decide>,
+) -> Result<Json<LimitRequest>, Problem> {
+    decide(&caller, id, LimitRequestState::Declined, body).await
+}
+
+async fn decide(
+    caller: &Caller,
+    id: Uuid,
+    decision: LimitRequestState,
+    body: Decide,
+) -> Result<Json<LimitRequest>, Problem> {
+    let decided = caller
+        .run(move |service| async move {
+            let reason = &body.reason;
+            service.decide_limit_request(id, decision, reason).await
+        })
+        .await?;
+    Ok(Json(decided.into()))
+}

@@ -1,0 +1,326 @@
+//! The ceiling of what tenants set, and requests for more.
+
+use std::time::Duration;
+
+use domain::ceiling::Ceiling;
+use domain::ids::{DestinationId, TenantId};
+use domain::limit::Shape;
+use domain::policy::LimitSettings;
+use engine::ports::{
+    CatalogError, DEFAULT_TENANT, DestinationChange, LimitRequestState, NewLimitRequest, TierChange,
+};
+
+use super::{TenantWorld, not_found, refuses};
+
+const CEILING: Ceiling = Ceiling {
+    per_second: Some(10.0),
+    at_once: Some(20),
+    max_in_flight: Some(50),
+};
+
+fn per_second(max: u32) -> LimitSettings {
+    LimitSettings {
+        per_second: Some(max),
+        ..LimitSettings::EXACT
+    }
+}
+
+async fn bounded(world: &TenantWorld, ceiling: Ceiling) {
+    let change = TierChange {
+        ceiling: Some(ceiling),
+        ..TierChange::default()
+    };
+    let tier = world.tenants.change_tier("free", &change).await.unwrap();
+    assert_eq!(tier.ceiling, ceiling);
+}
+
+async fn create(
+    world: &TenantWorld,
+    tenant: TenantId,
+    limits: LimitSettings,
+) -> Result<DestinationId, CatalogError> {
+    let mut new = world.destination().build();
+    new.limits = limits;
+    let created = world.catalog.create_destination(tenant, &new).await;
+    created.map(|one| one.id)
+}
+
+async fn set(
+    world: &TenantWorld,
+    tenant: TenantId,
+    id: DestinationId,
+    limits: LimitSettings,
+) -> Result<LimitSettings, CatalogError> {
+    let change = DestinationChange {
+        limits: Some(limits),
+        ..DestinationChange::default()
+    };
+    let changed = world.catalog.change_destination(tenant, id, &change).await;
+    changed.map(|one| one.limits)
+}
+
+/// At creation, by a change and by SQL; and the default tenant has none.
+pub async fn what_is_above_a_ceiling_is_refused_by_whatever_way_it_is_set(world: &TenantWorld) {
+    let tenant = world.tenant("free").await.id;
+    bounded(world, CEILING).await;
+    refuses(create(world, tenant, per_second(11)).await, "limits");
+    let id = create(world, tenant, per_second(10)).await.unwrap();
+    let found = world.catalog.destination(tenant, id).await.unwrap();
+    assert_eq!(found.ceiling, CEILING);
+    refuses(set(world, tenant, id, per_second(11)).await, "limits");
+    for sql in [
+        "limit_per_second = 11",
+        "limit_per_second = null, unlimited = true",
+        "max_in_flight = 51",
+    ] {
+        let sql = format!("update destinations set {sql} where id = '{id}'");
+        assert!(world.refused_sql(&sql).await.contains("ceiling"), "{sql}");
+    }
+    world
+        .sql(&format!(
+            "update destinations set limit_per_second = 9 where id = '{id}'"
+        ))
+        .await;
+    // What is there already may be above: another name is no other limit.
+    bounded(
+        world,
+        Ceiling {
+            per_second: Some(5.0),
+            ..CEILING
+        },
+    )
+    .await;
+    world
+        .sql(&format!(
+            "update destinations set name = 'still there' where id = '{id}'"
+        ))
+        .await;
+    refuses(set(world, tenant, id, per_second(6)).await, "limits");
+    assert_eq!(
+        set(world, tenant, id, per_second(5)).await.unwrap(),
+        per_second(5)
+    );
+    let change = TierChange {
+        ceiling: Some(CEILING),
+        ..TierChange::default()
+    };
+    world
+        .tenants
+        .change_tier("standard", &change)
+        .await
+        .unwrap();
+    let own = create(world, DEFAULT_TENANT, per_second(1_000))
+        .await
+        .unwrap();
+    let own = world
+        .catalog
+        .destination(DEFAULT_TENANT, own)
+        .await
+        .unwrap();
+    assert_eq!(own.ceiling, Ceiling::default());
+}
+
+/// On settings of all kinds, under ceilings of all kinds.
+pub async fn the_store_refuses_what_the_domain_refuses(world: &TenantWorld) {
+    let tenant = world.tenant("free").await.id;
+    let mut dice: u64 = 1;
+    let mut roll = move |sides: usize| {
+        dice = dice
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(dice >> 33).unwrap() % sides
+    };
+    let (mut taken, mut refused) = (0, 0);
+    for _ in 0..12 {
+        let ceiling = Ceiling {
+            per_second: [None, Some(0.5), Some(10.0), Some(1e9)][roll(4)],
+            at_once: [None, Some(1), Some(20), Some(1_000_000_000)][roll(4)],
+            max_in_flight: [None, Some(1), Some(50)][roll(3)],
+        };
+        bounded(world, ceiling).await;
+        for _ in 0..25 {
+            let mut limit = |max: &[u32]| (roll(2) == 0).then(|| max[roll(max.len())]);
+            let mut limits = LimitSettings {
+                per_second: limit(&[0, 1, 10, 11, 100]),
+                per_minute: limit(&[1, 20, 30, 600, 601]),
+                per_hour: limit(&[5, 1_800, 36_000, 36_001]),
+                per_day: limit(&[20, 21, 864_000]),
+                burst: limit(&[1, 20, 21]),
+                max_in_flight: limit(&[1, 50, 51]),
+                ..LimitSettings::EXACT
+            };
+            limits.shape = [
+                None,
+                Some(Shape::SlidingWindow),
+                Some(Shape::TokenBucket),
+                Some(Shape::LeakyBucket),
+            ][roll(4)];
+            if limits.shape == Some(Shape::LeakyBucket) {
+                limits.burst = limits.burst.map(|_| 1);
+            }
+            limits.unlimited = limits.inherits() && roll(2) == 0;
+            limits.validate().unwrap();
+            let stored = create(world, tenant, limits).await;
+            let checked = ceiling.check(&limits);
+            assert_eq!(
+                stored.is_ok(),
+                checked.is_ok(),
+                "{ceiling:?} {limits:?}: {stored:?}, {checked:?}"
+            );
+            match checked {
+                Ok(()) => taken += 1,
+                Err(_) => refused += 1,
+            }
+        }
+    }
+    assert!(
+        taken > 50 && refused > 50,
+        "{taken} taken, {refused} refused"
+    );
+}
+
+/// And not by another destination, nor for ever more than that.
+pub async fn what_was_granted_may_be_set(world: &TenantWorld) {
+    let tenant = world.tenant("free").await.id;
+    bounded(world, CEILING).await;
+    let id = create(world, tenant, per_second(10)).await.unwrap();
+    let another = create(world, tenant, per_second(10)).await.unwrap();
+    let granted = Ceiling::of_own(&per_second(100));
+    world
+        .requests
+        .grant_limits(tenant, id, &granted)
+        .await
+        .unwrap();
+    // Less takes nothing back.
+    let less = Ceiling::of_own(&per_second(50));
+    world
+        .requests
+        .grant_limits(tenant, id, &less)
+        .await
+        .unwrap();
+    let raised = CEILING.raised_to(granted);
+    assert_eq!(
+        world.catalog.destination(tenant, id).await.unwrap().ceiling,
+        raised
+    );
+    assert_eq!(
+        set(world, tenant, id, per_second(100)).await.unwrap(),
+        per_second(100)
+    );
+    refuses(set(world, tenant, id, per_second(101)).await, "limits");
+    refuses(set(world, tenant, another, per_second(11)).await, "limits");
+    let unlimited = LimitSettings {
+        unlimited: true,
+        ..LimitSettings::EXACT
+    };
+    let all = Ceiling::of_own(&unlimited);
+    world.requests.grant_limits(tenant, id, &all).await.unwrap();
+    assert_eq!(set(world, tenant, id, unlimited).await.unwrap(), unlimited);
+    let theirs = world.tenant("free").await.id;
+    not_found(world.requests.grant_limits(theirs, id, &granted).await);
+}
+
+/// Of the request whoever operates, and of the decision the owner.
+pub async fn who_has_to_know_of_a_request_is_told(world: &TenantWorld) {
+    let destination = world.destination().create().await;
+    let request = NewLimitRequest {
+        id: world.id(),
+        destination,
+        settings: per_second(20),
+        note: "a \"sale\"".to_owned(),
+    };
+    let port = &world.requests;
+    port.request_limits(DEFAULT_TENANT, &request).await.unwrap();
+    let declined = LimitRequestState::Declined;
+    port.decide_limit_request(request.id, declined, "not now")
+        .await
+        .unwrap();
+    let told = world
+        .operations
+        .recent_operational_events(None, None, 10)
+        .await;
+    let told = told.unwrap();
+    let [decided, requested] = told.as_slice() else {
+        panic!("expected two, the newest first: {told:?}")
+    };
+    assert_eq!(requested.event_type, "limits_requested");
+    let says = |text: &str, details: &str| assert!(details.contains(text), "{details}");
+    says(r#""limits":{"per_second":20}"#, &requested.details);
+    says(r#""note":"a \"sale\"""#, &requested.details);
+    assert_eq!(decided.event_type, "limits_decided");
+    says(r#""state":"declined""#, &decided.details);
+    says(r#""reason":"not now""#, &decided.details);
+    says(&request.id.to_string(), &decided.details);
+    for news in &told {
+        assert_eq!(
+            (news.destination, news.tenant),
+            (destination, DEFAULT_TENANT)
+        );
+    }
+}
+
+/// The newer one has the place of the older, with all that it says.
+pub async fn an_open_request_is_replaced_and_decided_once(world: &TenantWorld) {
+    let destination = world.destination().create().await;
+    let asked = |per_second: u32, note: &str| NewLimitRequest {
+        id: world.id(),
+        destination,
+        settings: LimitSettings {
+            per_second: Some(per_second),
+            ..LimitSettings::EXACT
+        },
+        note: note.to_owned(),
+    };
+    let (first, second) = (asked(20, "more"), asked(30, "much more"));
+    let port = &world.requests;
+    for request in [&first, &second] {
+        let made = port.request_limits(DEFAULT_TENANT, request).await;
+        made.unwrap();
+    }
+    let listed = port.limit_requests(None, 10).await.unwrap();
+    assert_eq!(listed.len(), 1, "{listed:?}");
+    assert_eq!((listed[0].id, &listed[0].note), (second.id, &second.note));
+    assert_eq!(listed[0].settings, second.settings);
+    assert_eq!(listed[0].state, LimitRequestState::Open);
+    let approved = LimitRequestState::Approved;
+    let decide = async |id| port.decide_limit_request(id, approved, "of course").await;
+    decide(second.id).await.unwrap();
+    for gone in [second.id, first.id] {
+        let again = decide(gone).await;
+        assert!(matches!(again, Err(CatalogError::Conflict(_))), "{again:?}");
+    }
+    let decided = port.limit_request(second.id).await.unwrap();
+    assert_eq!(
+        (decided.state, decided.reason.as_str()),
+        (approved, "of course")
+    );
+    assert!(decided.decided_at.is_some());
+    // An open one comes before those that are decided.
+    world.pass(Duration::from_millis(2)).await;
+    let third = asked(40, "");
+    port.request_limits(DEFAULT_TENANT, &third).await.unwrap();
+    let listed = port.limit_requests(Some(DEFAULT_TENANT), 10).await.unwrap();
+    let states: Vec<_> = listed.iter().map(|one| (one.id, one.state)).collect();
+    let open = LimitRequestState::Open;
+    assert_eq!(states, [(third.id, open), (second.id, approved)]);
+}
+
+/// And are seen by their tenant and by whoever sees all.
+pub async fn requests_are_for_ones_own_destinations(world: &TenantWorld) {
+    let (ours, theirs) = (world.tenant("free").await.id, world.tenant("free").await.id);
+    let destination = world
+        .destination_of(ours, &world.destination().build())
+        .await;
+    let request = NewLimitRequest {
+        id: world.id(),
+        destination,
+        settings: LimitSettings::EXACT,
+        note: String::new(),
+    };
+    let port = &world.requests;
+    not_found(port.request_limits(theirs, &request).await);
+    port.request_limits(ours, &request).await.unwrap();
+    let seen = async |tenant| port.limit_requests(tenant, 10).await.unwrap().len();
+    assert_eq!(seen(None).await, 1);
+    assert_eq!((seen(Some(ours)).await, seen(Some(theirs)).await), (1, 0));
+}
