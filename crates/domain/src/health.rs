@@ -199,9 +199,23 @@ pub struct Verdict {
     pub opened: bool,
     /// The breaker closed.
     pub closed: bool,
+    /// It fails on, and so much of the time has passed after which it is disabled.
+    pub nearing: Option<Nearing>,
     /// The destination is to be disabled.
     pub disable: Option<DisableReason>,
 }
+
+/// How near a destination whose breaker is open is to being disabled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Nearing {
+    /// One of [`WARNED_AT_PERCENT`].
+    pub percent: u32,
+    /// When it will be disabled, if a probe fails then.
+    pub disabled_at: Timestamp,
+}
+
+/// So much of the time until it is disabled has passed when its owner is warned.
+pub const WARNED_AT_PERCENT: [u32; 3] = [50, 70, 90];
 
 impl Health {
     /// Whether there is nothing to remember at `now`.
@@ -248,6 +262,7 @@ impl Health {
             held: false,
             opened: false,
             closed: false,
+            nearing: None,
             disable: None,
         };
         if self.disabled.is_some() {
@@ -353,6 +368,19 @@ impl Watch<'_> {
             return;
         }
         let health = &mut verdict.health;
+        // The pause before this probe began then.
+        let before = health
+            .hold
+            .map_or(opened_at, |hold| hold.since.max(opened_at));
+        let passed = |at: Timestamp, percent: u32| {
+            at.since(opened_at) >= self.settings.disable_after / 100 * percent
+        };
+        let reached = (WARNED_AT_PERCENT.into_iter().rev())
+            .find(|percent| passed(self.now, *percent) && !passed(before, *percent));
+        verdict.nearing = verdict.nearing.or(reached.map(|percent| Nearing {
+            percent,
+            disabled_at: opened_at + self.settings.disable_after,
+        }));
         let bound = doubled(FIRST_PROBE, health.probes);
         let wait = bound + bound.mul_f64(one.signal.part() / 10.0);
         self.hold(health, wait, HoldReason::Breaker, true);

@@ -1,7 +1,8 @@
 //! What a verdict tells operators.
 
-use super::{DisableReason, Health, Verdict};
+use super::{DisableReason, Health, Nearing, Verdict};
 use crate::ids::DestinationId;
+use crate::operations::rfc3339;
 
 /// What became of a destination by its answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,6 +20,8 @@ pub enum HealthEvent {
     BreakerOpened,
     /// A probe succeeded.
     BreakerClosed,
+    /// It fails on, and will be disabled.
+    Nearing(Nearing),
     /// It takes nothing any more, until its owner says otherwise.
     Disabled(DisableReason),
 }
@@ -30,15 +33,18 @@ impl HealthEvent {
         match self {
             Self::BreakerOpened => "breaker_opened",
             Self::BreakerClosed => "breaker_closed",
+            Self::Nearing(_) => "destination_disabled_soon",
             Self::Disabled(_) => "destination_disabled",
         }
     }
 
     /// All that this verdict brings, in the order in which it came.
     pub fn of(verdict: &Verdict) -> impl Iterator<Item = Self> {
+        let still_open = verdict.health.opened_at.is_some() && verdict.disable.is_none();
         let events = [
             verdict.opened.then_some(Self::BreakerOpened),
             verdict.closed.then_some(Self::BreakerClosed),
+            (verdict.nearing.filter(|_| still_open)).map(Self::Nearing),
             verdict.disable.map(Self::Disabled),
         ];
         events.into_iter().flatten()
@@ -51,6 +57,13 @@ impl HealthEvent {
         match self {
             Self::BreakerOpened => format!(r#"{{"failures":{failures}}}"#),
             Self::BreakerClosed => "{}".to_owned(),
+            Self::Nearing(Nearing {
+                percent,
+                disabled_at,
+            }) => format!(
+                r#"{{"percent":{percent},"disabled_at":"{}","failed_probes":{probes}}}"#,
+                rfc3339(disabled_at)
+            ),
             Self::Disabled(reason) => {
                 format!(r#"{{"reason":"{reason}","failures":{failures},"failed_probes":{probes}}}"#)
             }

@@ -238,6 +238,32 @@ fn open_for_too_long_it_is_disabled() {
     assert_eq!((later.disable, later.held), (None, false));
 }
 
+/// Once for each mark that is passed, and for the last where several are at once.
+#[test]
+fn who_fails_on_is_warned_on_the_way() {
+    let hours = |hours: i64| at(100 + hours * 3_600);
+    let warned = |every: i64| {
+        let (mut health, mut warned) = (open(), Vec::new());
+        for hour in (1..=120_i64).filter(|hour| hour % every == 0) {
+            let probe = Observation {
+                claimed_at: hours(hour),
+                finished_at: hours(hour),
+                ..one(Answer::Failed, 0)
+            };
+            let verdict = health.observe(&SETTINGS, &[probe], hours(hour));
+            health = verdict.health;
+            if let Some(nearing) = verdict.nearing.filter(|_| verdict.disable.is_none()) {
+                assert_eq!(nearing.disabled_at, hours(120));
+                warned.push((hour, nearing.percent));
+            }
+        }
+        warned
+    };
+    assert_eq!(warned(1), [(60, 50), (84, 70), (108, 90)]);
+    assert_eq!(warned(30), [(60, 50), (90, 70)]);
+    assert_eq!(warned(110), [(110, 90)]);
+}
+
 #[test]
 fn at_once_means_when_it_opens() {
     let at_once = BreakerSettings {

@@ -12,6 +12,8 @@ use crate::health::UnknownWord;
 pub enum OperationalType {
     /// It takes nothing any more, until its owner says otherwise.
     DestinationDisabled,
+    /// It fails on, and will be disabled.
+    DestinationDisabledSoon,
     /// The breaker holds the backlog.
     BreakerOpened,
     /// A probe succeeded.
@@ -38,8 +40,9 @@ pub enum OperationalType {
 
 impl OperationalType {
     /// All of them.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::DestinationDisabled,
+        Self::DestinationDisabledSoon,
         Self::BreakerOpened,
         Self::BreakerClosed,
         Self::BacklogHigh,
@@ -58,6 +61,7 @@ impl OperationalType {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::DestinationDisabled => "destination_disabled",
+            Self::DestinationDisabledSoon => "destination_disabled_soon",
             Self::BreakerOpened => "breaker_opened",
             Self::BreakerClosed => "breaker_closed",
             Self::BacklogHigh => "backlog_high",

@@ -42,7 +42,12 @@ const RESULTS: Kind = Counters(
 
 const CHANGES: Kind = Counters(
     "event",
-    &["breaker_opened", "breaker_closed", "destination_disabled"],
+    &[
+        "breaker_opened",
+        "breaker_closed",
+        "destination_disabled_soon",
+        "destination_disabled",
+    ],
 );
 
 const CONNECTIONS: Kind = Counters("bound", &["all", "address"]);
