@@ -39,6 +39,10 @@ pub(crate) struct Args {
     /// Only these; by default all.
     #[arg(long, value_enum, value_delimiter = ',')]
     only: Vec<Name>,
+    /// Of `neighbours`, only the attacks that have this in their name, such as `backlog`;
+    /// may be repeated.
+    #[arg(long = "attack", value_name = "TEXT")]
+    attacks: Vec<String>,
     /// Attempts that wait at other destinations, for `wake-pending`; the
     /// figure is for 10,000,000.
     #[arg(long, default_value_t = 10_000_000)]
@@ -143,7 +147,9 @@ async fn measure(name: Name, args: &Args, context: &Context) -> anyhow::Result<V
             let (requests, destinations) = (args.requests, args.hostile_destinations);
             hostile::measure(context, requests, destinations, Coming::AtOnce).await?
         }
-        Name::Neighbours => neighbours::measure(&context.program, args.requests).await?,
+        Name::Neighbours => {
+            neighbours::measure(&context.program, args.requests, &args.attacks).await?
+        }
         Name::Slow => hostile::beside_a_slow_one(context, args.requests).await?,
     })
 }

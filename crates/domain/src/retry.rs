@@ -156,7 +156,7 @@ impl RetrySettings {
         }
         let longest = u64::try_from(MAX_REQUEST_TIMEOUT.as_millis()).unwrap_or(u64::MAX);
         if (self.timeout_ms).is_some_and(|timeout| !(MIN_TIMEOUT_MS..=longest).contains(&timeout)) {
-            return refuse("timeout_ms", "must be between 100 and 30000");
+            return refuse("timeout_ms", "must be between 100 and 30000 milliseconds");
         }
         let statuses = self.final_statuses.iter().flatten();
         if statuses.clone().any(|status| !(300..=599).contains(status)) {

@@ -53,8 +53,16 @@ const MEMORY: [(&str, f64); 4] = [
 ];
 
 /// On both stores; each attack against the same posts and reads without one, by turns.
-pub(super) async fn measure(program: &Path, posts: u32) -> anyhow::Result<Vec<Figure>> {
+pub(super) async fn measure(
+    program: &Path,
+    posts: u32,
+    only: &[String],
+) -> anyhow::Result<Vec<Figure>> {
     server::open_files::raise_limit();
+    let is_meant = |one: &Attack| only.iter().any(|text| one.name().contains(text.as_str()));
+    let mut attacks = Attack::ALL.to_vec();
+    attacks.retain(|one| only.is_empty() || is_meant(one));
+    anyhow::ensure!(!attacks.is_empty(), "no attack has {only:?} in its name");
     let mut figures = Vec::new();
     for (size, store) in [(Size::Embedded, "SQLite"), (Size::Distributed, "Postgres")] {
         let roles = Roles {
@@ -63,19 +71,23 @@ pub(super) async fn measure(program: &Path, posts: u32) -> anyhow::Result<Vec<Fi
             workers: 1,
         };
         let mut system = System::start(size, program.to_owned(), roles, SET).await?;
-        let measured = on(&mut system, store, posts).await;
+        let measured = on(&mut system, store, (posts, &attacks)).await;
         system.remove().await?;
         figures.extend(measured?);
     }
     Ok(figures)
 }
 
-async fn on(system: &mut System, store: &str, posts: u32) -> anyhow::Result<Vec<Figure>> {
+async fn on(
+    system: &mut System,
+    store: &str,
+    (posts, attacks): (u32, &[Attack]),
+) -> anyhow::Result<Vec<Figure>> {
     let mut scene = Scene::set_up(system.address()).await?;
     scene.neighbours(WARM_UP).await?;
     let (mut alone, mut beside) = (Vec::new(), Vec::new());
     let mut memory = BTreeMap::new();
-    for attack in Attack::ALL {
+    for &attack in attacks {
         // By turns: machines have moods.
         alone.push(scene.neighbours(posts).await?);
         let attacker = scene.attacker(attack.name()).await?;
@@ -170,7 +182,6 @@ fn report(
 /// The second and the third tenant, and who makes the first ones.
 struct Scene {
     address: String,
-    admin: Client,
     receiver: Receiver,
     destination: String,
     posting: Vec<Client>,
@@ -216,7 +227,6 @@ impl Scene {
         ];
         Ok(Self {
             address: address.to_owned(),
-            admin,
             receiver,
             destination: made.swap_remove(0),
             posting,
@@ -226,8 +236,10 @@ impl Scene {
     }
 
     /// A tenant that has done nothing yet.
-    async fn attacker(&mut self, name: &str) -> anyhow::Result<Attacker> {
-        let (_, key) = self.admin.found(name, "standard").await?;
+    async fn attacker(&self, name: &str) -> anyhow::Result<Attacker> {
+        // An older one may have been idle for longer than the API keeps it.
+        let mut admin = Client::dial(&self.address).await?;
+        let (_, key) = admin.found(name, "standard").await?;
         Ok(Attacker {
             address: self.address.clone(),
             key,
