@@ -204,7 +204,15 @@ begin
     end if;
     perform require_read_committed();
     tier := tier_limits(new.tenant_id);
-    if own_limits(old) is distinct from own_limits(new) or old.tenant_id <> new.tenant_id then
+    if old.tenant_id <> new.tenant_id
+        or row(
+            old.limit_per_second, old.limit_per_minute, old.limit_per_hour, old.limit_per_day,
+            old.unlimited, old.burst, old.shape, old.max_in_flight
+        ) is distinct from row(
+            new.limit_per_second, new.limit_per_minute, new.limit_per_hour, new.limit_per_day,
+            new.unlimited, new.burst, new.shape, new.max_in_flight
+        )
+    then
         perform check_ceiling(new);
     end if;
     if old.epoch = new.epoch

@@ -152,6 +152,8 @@ create table limit_requests (
     destination_id uuid not null references destinations (id),
     -- All limits, as they shall be, as JSON.
     settings text not null,
+    -- What they were when it was made.
+    limits_before text not null,
     note text not null,
     state text not null default 'open'
         constraint limit_requests_check_state check (state in ('open', 'approved', 'declined')),

@@ -101,7 +101,7 @@ where (
     )
     or d.max_in_flight > c.in_flight;
 
--- By whatever way they are set. It refuses before anything is carried out.
+-- By whatever way they are set.
 create trigger destinations_under_ceiling
 after update of tenant_id, limit_per_second, limit_per_minute, limit_per_hour, limit_per_day,
     unlimited, burst, shape, max_in_flight on destinations

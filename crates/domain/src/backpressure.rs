@@ -331,7 +331,8 @@ pub const fn is_meant_by_all(bounds: &BacklogBounds, all: u64, tenant: u64) -> b
         0 => long,
         _ => long * left / room,
     };
-    tenant as u128 >= long
+    // Who has nothing is never meant.
+    tenant as u128 >= if long == 0 { 1 } else { long }
 }
 
 /// Above it, events are refused.

@@ -368,19 +368,21 @@ impl Watch<'_> {
             return;
         }
         let health = &mut verdict.health;
-        // The pause before this probe began then.
+        // When the probe before this one failed, if there was one.
         let before = health
-            .hold
-            .map_or(opened_at, |hold| hold.since.max(opened_at));
+            .last_failed_at
+            .map_or(opened_at, |last| last.max(opened_at));
+        health.last_failed_at = Some(one.finished_at);
         let passed = |at: Timestamp, percent: u32| {
             at.since(opened_at) >= self.settings.disable_after / 100 * percent
         };
         let reached = (WARNED_AT_PERCENT.into_iter().rev())
             .find(|percent| passed(self.now, *percent) && !passed(before, *percent));
-        verdict.nearing = verdict.nearing.or(reached.map(|percent| Nearing {
+        let reached = reached.map(|percent| Nearing {
             percent,
             disabled_at: opened_at + self.settings.disable_after,
-        }));
+        });
+        verdict.nearing = reached.or(verdict.nearing);
         let bound = doubled(FIRST_PROBE, health.probes);
         let wait = bound + bound.mul_f64(one.signal.part() / 10.0);
         self.hold(health, wait, HoldReason::Breaker, true);

@@ -176,6 +176,7 @@ macro_rules! tenant_contract {
             what_is_above_a_ceiling_is_refused_by_whatever_way_it_is_set
             the_store_refuses_what_the_domain_refuses
             what_was_granted_may_be_set
+            what_is_approved_is_in_force
         );
         $crate::tenant_contract!(@module $world, sessions:
             a_session_is_what_it_was_begun_as

@@ -14,6 +14,7 @@ use std::net::SocketAddr;
 use std::pin::pin;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use base64::Engine as _;
@@ -25,11 +26,16 @@ use http_body_util::Empty;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
+use tokio::time::timeout;
 use tokio_socks::tcp::Socks5Stream;
 use url::Url;
 use zeroize::Zeroizing;
 
 use super::dial::Dial;
+
+/// A proxy is in our own network, and less than what an address has: a dial tries eight of
+/// them in five seconds.
+const REACHED_WITHIN: Duration = Duration::from_millis(500);
 
 /// A proxy, as its URL names it: `http://proxy:3128`, `socks5://user:password@proxy:1080`.
 #[derive(Clone)]
@@ -75,6 +81,12 @@ impl FromStr for EgressProxy {
         };
         let user = decoded(url.username())?;
         let password = Zeroizing::new(decoded(url.password().unwrap_or_default())?);
+        if user.is_empty() != password.is_empty() {
+            return Err(NotAProxy("a user and a password come together"));
+        }
+        if way == Way::Connect && user.contains(':') {
+            return Err(NotAProxy("its user has a colon"));
+        }
         if way == Way::Socks5 && (user.len() > 255 || password.len() > 255) {
             return Err(NotAProxy(
                 "SOCKS has at most 255 bytes for a user and a password",
@@ -134,8 +146,11 @@ impl DialThrough {
 
     async fn attempt(&self, address: SocketAddr) -> Result<TcpStream, NoWay> {
         let proxy = &self.proxy;
-        let stream = TcpStream::connect((proxy.host.as_str(), proxy.port)).await;
-        let stream = stream.map_err(|error| NoWay::Proxy(error.to_string()))?;
+        let stream = TcpStream::connect((proxy.host.as_str(), proxy.port));
+        let stream = match timeout(REACHED_WITHIN, stream).await {
+            Ok(stream) => stream.map_err(|error| NoWay::Proxy(error.to_string()))?,
+            Err(_elapsed) => return Err(NoWay::Proxy("it does not answer".to_owned())),
+        };
         match proxy.way {
             Way::Connect => proxy.connect(stream, address).await,
             Way::Socks5 => proxy.socks(stream, address).await,
@@ -185,7 +200,7 @@ impl EgressProxy {
             let answer = requests.send_request(request).await.map_err(broken)?;
             match answer.status() {
                 status if status.is_success() => hyper::upgrade::on(answer).await.map_err(broken),
-                status @ (StatusCode::PROXY_AUTHENTICATION_REQUIRED | StatusCode::FORBIDDEN) => {
+                status @ StatusCode::PROXY_AUTHENTICATION_REQUIRED => {
                     Err(NoWay::Proxy(format!("it answers {status}")))
                 }
                 status => {
@@ -217,7 +232,7 @@ impl EgressProxy {
             return None;
         }
         let pair = Zeroizing::new(format!("{}:{}", self.user, self.password.as_str()));
-        let basic = format!("Basic {}", BASE64_STANDARD.encode(pair.as_bytes()));
+        let basic = Zeroizing::new(format!("Basic {}", BASE64_STANDARD.encode(pair.as_bytes())));
         let mut value = HeaderValue::from_str(&basic).ok()?;
         value.set_sensitive(true);
         Some(value)
@@ -237,13 +252,16 @@ impl EgressProxy {
         tunnel
             .map(Socks5Stream::into_inner)
             .map_err(|error| match error {
-                Error::HostUnreachable
-                | Error::NetworkUnreachable
-                | Error::ConnectionRefused
-                | Error::TtlExpired => {
-                    NoWay::Address(io::Error::other(format!("the proxy says: {error}")))
-                }
-                error => NoWay::Proxy(error.to_string()),
+                Error::Io(_)
+                | Error::InvalidResponseVersion
+                | Error::InvalidReservedByte
+                | Error::NoAcceptableAuthMethods
+                | Error::UnknownAuthMethod
+                | Error::InvalidAuthValues(_)
+                | Error::PasswordAuthFailure(_)
+                | Error::AuthorizationRequired => NoWay::Proxy(error.to_string()),
+                // Whatever else it says is of this address: another one may be let pass.
+                error => NoWay::Address(io::Error::other(format!("the proxy says: {error}"))),
             })
     }
 }

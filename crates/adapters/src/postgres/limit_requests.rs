@@ -4,16 +4,18 @@ use async_trait::async_trait;
 use domain::ceiling::{Ceiling, decision_details, request_details};
 use domain::ids::{DestinationId, TenantId};
 use domain::operations::OperationalType;
+use domain::policy::LimitSettings;
 use domain::time::Timestamp;
 use engine::ports::{
-    CatalogError, LimitRequest, LimitRequestState, LimitRequests, NewLimitRequest, StoreError,
+    CatalogError, DestinationChange, LIMITS_HAVE_CHANGED, LimitRequest, LimitRequestState,
+    LimitRequests, Managed, NOT_OPEN, NewLimitRequest, StoreError,
 };
-use sqlx::PgPool;
+use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
-use super::PostgresStore;
 use super::failure::{Failure, retried};
 use super::rows::{integer, word};
+use super::{PostgresStore, catalog, holder};
 
 #[async_trait]
 impl LimitRequests for PostgresStore {
@@ -41,9 +43,15 @@ impl LimitRequests for PostgresStore {
         &self,
         tenant: TenantId,
         destination: DestinationId,
-        granted: &Ceiling,
+        settings: &LimitSettings,
     ) -> Result<(), CatalogError> {
-        Ok(retried(|| grant(&self.pool, tenant, destination, granted)).await?)
+        let granting = || async {
+            let mut transaction = self.pool.begin().await?;
+            grant(&mut transaction, (tenant, destination), settings, None).await?;
+            transaction.commit().await?;
+            Ok(())
+        };
+        Ok(retried(granting).await?)
     }
 
     async fn decide_limit_request(
@@ -57,18 +65,22 @@ impl LimitRequests for PostgresStore {
 }
 
 async fn ask(pool: &PgPool, tenant: TenantId, new: &NewLimitRequest) -> Result<(), Failure> {
-    let settings = serde_json::to_string(&new.settings)
-        .map_err(|error| Failure::Corrupt(StoreError::Unavailable(error.to_string())))?;
+    let json = |settings: &LimitSettings| {
+        serde_json::to_string(settings)
+            .map_err(|error| Failure::Corrupt(StoreError::Unavailable(error.to_string())))
+    };
+    let (settings, before) = (json(&new.settings)?, json(&new.before)?);
     let asked = sqlx::query(
         "-- request_limits
         with asked as (
             insert into limit_requests as r (
-                id, tenant_id, destination_id, settings, note, created_at
-        )
-            select $1, d.tenant_id, d.id, $4, $5, clock_timestamp() from destinations d
+                id, tenant_id, destination_id, settings, note, created_at, limits_before
+            )
+            select $1, d.tenant_id, d.id, $4, $5, clock_timestamp(), $8 from destinations d
             where d.id = $3 and d.tenant_id = $2 and d.deleted_at is null
             on conflict (destination_id) where state = 'open' do update
             set id = excluded.id, settings = excluded.settings, note = excluded.note,
+                limits_before = excluded.limits_before,
                 created_at = excluded.created_at
             returning r.destination_id, r.tenant_id
         )
@@ -82,6 +94,7 @@ async fn ask(pool: &PgPool, tenant: TenantId, new: &NewLimitRequest) -> Result<(
     .bind(&new.note)
     .bind(OperationalType::LimitsRequested.as_str())
     .bind(request_details(new.id, &new.settings, &new.note))
+    .bind(before)
     .execute(pool)
     .await?;
     match asked.rows_affected() {
@@ -138,17 +151,11 @@ async fn one(pool: &PgPool, id: Uuid) -> Result<LimitRequest, Failure> {
 fn request(
     (id, tenant, destination, settings, note, state, created_at, reason, decided_at): RequestRow,
 ) -> Result<LimitRequest, Failure> {
-    let settings = serde_json::from_str(&settings).map_err(|error| StoreError::Corrupt {
-        table: "limit_requests",
-        column: "settings",
-        row: id.to_string(),
-        problem: error.to_string(),
-    });
     Ok(LimitRequest {
         id,
         tenant: TenantId(tenant),
         destination: DestinationId(destination),
-        settings: settings.map_err(Failure::Corrupt)?,
+        settings: limits(id, &settings)?,
         note,
         state: word("limit_requests", "state", id, &state)?,
         created_at: Timestamp::from_micros(created_at),
@@ -157,13 +164,22 @@ fn request(
     })
 }
 
+/// The destination's row is locked by then, and so is its tier against change.
 async fn grant(
-    pool: &PgPool,
-    tenant: TenantId,
-    destination: DestinationId,
-    granted: &Ceiling,
+    connection: &mut PgConnection,
+    (tenant, destination): (TenantId, DestinationId),
+    settings: &LimitSettings,
+    before: Option<&LimitSettings>,
 ) -> Result<(), Failure> {
-    let updated = sqlx::query(
+    catalog::lock_tier(connection, tenant).await?;
+    holder::check(connection, Managed::by_nobody(tenant, destination)).await?;
+    let found = catalog::destination(&mut *connection, tenant, destination).await?;
+    let found = found.ok_or(Failure::NotFound("destination"))?;
+    if before.is_some_and(|before| *before != found.limits) {
+        return Err(Failure::Conflict(LIMITS_HAVE_CHANGED));
+    }
+    let granted = Ceiling::of_own(settings);
+    sqlx::query(
         "-- grant_limits
         update destinations
         set granted_per_second = greatest(granted_per_second, $3),
@@ -176,12 +192,13 @@ async fn grant(
     .bind(granted.per_second)
     .bind(granted.at_once.map(integer))
     .bind(granted.max_in_flight.map(integer))
-    .execute(pool)
+    .execute(&mut *connection)
     .await?;
-    match updated.rows_affected() {
-        0 => Err(Failure::NotFound("destination")),
-        _ => Ok(()),
-    }
+    let change = DestinationChange {
+        limits: Some(*settings),
+        ..DestinationChange::default()
+    };
+    catalog::update(connection, tenant, destination, &change).await
 }
 
 async fn decide(
@@ -190,11 +207,26 @@ async fn decide(
     decision: LimitRequestState,
     reason: &str,
 ) -> Result<(), Failure> {
-    let decided = sqlx::query(
+    let mut transaction = pool.begin().await?;
+    let open: Option<(Uuid, Uuid, String, String)> = sqlx::query_as(
+        "-- decide_limit_request: is it open
+        select r.tenant_id, r.destination_id, r.settings, r.limits_before
+        from limit_requests r where r.id = $1 and r.state = 'open' for update",
+    )
+    .bind(id)
+    .fetch_optional(&mut *transaction)
+    .await?;
+    let (tenant, destination, settings, before) = open.ok_or(Failure::Conflict(NOT_OPEN))?;
+    if decision == LimitRequestState::Approved {
+        let of = (TenantId(tenant), DestinationId(destination));
+        let (settings, before) = (limits(id, &settings)?, limits(id, &before)?);
+        grant(&mut transaction, of, &settings, Some(&before)).await?;
+    }
+    sqlx::query(
         "-- decide_limit_request
         with decided as (
             update limit_requests set state = $2, reason = $3, decided_at = clock_timestamp()
-            where id = $1 and state = 'open'
+            where id = $1
             returning destination_id, tenant_id
         )
         insert into operational_events (event_type, destination_id, tenant_id, details)
@@ -205,10 +237,19 @@ async fn decide(
     .bind(reason)
     .bind(OperationalType::LimitsDecided.as_str())
     .bind(decision_details(id, decision.as_str(), reason))
-    .execute(pool)
+    .execute(&mut *transaction)
     .await?;
-    match decided.rows_affected() {
-        0 => Err(Failure::Conflict("it is decided already")),
-        _ => Ok(()),
-    }
+    transaction.commit().await?;
+    Ok(())
+}
+
+fn limits(id: Uuid, settings: &str) -> Result<LimitSettings, Failure> {
+    serde_json::from_str(settings).map_err(|error| {
+        Failure::Corrupt(StoreError::Corrupt {
+            table: "limit_requests",
+            column: "settings",
+            row: id.to_string(),
+            problem: error.to_string(),
+        })
+    })
 }

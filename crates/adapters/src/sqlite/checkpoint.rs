@@ -82,6 +82,7 @@ impl Checkpoints {
             let (asked, done) = channel();
             let _ = many.send(Some(asked));
             let _ = done.recv();
+            self.told.store(pages, Relaxed);
         } else if new >= MANY_PAGES {
             // Full: it has been told and has not begun yet.
             let _ = many.try_send(None);

@@ -4,16 +4,18 @@ use async_trait::async_trait;
 use domain::ceiling::{Ceiling, decision_details, request_details};
 use domain::ids::{DestinationId, TenantId};
 use domain::operations::OperationalType;
+use domain::policy::LimitSettings;
 use domain::time::Timestamp;
 use engine::ports::{
-    CatalogError, LimitRequest, LimitRequestState, LimitRequests, NewLimitRequest, StoreError,
+    CatalogError, DestinationChange, LIMITS_HAVE_CHANGED, LimitRequest, LimitRequestState,
+    LimitRequests, Managed, NOT_OPEN, NewLimitRequest, StoreError,
 };
 use rusqlite::{Row, Transaction};
 use uuid::Uuid;
 
-use super::SqliteStore;
 use super::fault::Fault;
 use super::rows::{all, execute, first, maybe_time, time, word};
+use super::{SqliteStore, destinations, managers};
 
 const REPLACE: &str = "
     -- request_limits: the open one
@@ -21,8 +23,9 @@ const REPLACE: &str = "
 
 const REQUEST: &str = "
     -- request_limits
-    insert into limit_requests (id, tenant_id, destination_id, settings, note, created_at)
-    select ?1, d.tenant_id, d.id, ?4, ?5, ?6 from destinations d
+    insert into limit_requests
+        (id, tenant_id, destination_id, settings, note, created_at, limits_before)
+    select ?1, d.tenant_id, d.id, ?4, ?5, ?6, ?7 from destinations d
     where d.id = ?3 and d.tenant_id = ?2 and d.deleted_at is null";
 
 const REQUESTS: &str = "
@@ -35,6 +38,12 @@ const ONE_REQUEST: &str = "
     -- limit_request
     select id, tenant_id, destination_id, settings, note, state, created_at, reason, decided_at
     from limit_requests where id = ?1";
+
+const OPEN: &str = "
+    -- decide_limit_request: is it open
+    select id, tenant_id, destination_id, settings, note, state, created_at, reason, decided_at,
+        limits_before
+    from limit_requests where id = ?1 and state = 'open'";
 
 const GRANT: &str = "
     -- grant_limits
@@ -89,21 +98,11 @@ impl LimitRequests for SqliteStore {
         &self,
         tenant: TenantId,
         destination: DestinationId,
-        granted: &Ceiling,
+        settings: &LimitSettings,
     ) -> Result<(), CatalogError> {
-        let granted = *granted;
-        let step = move |tx: &Transaction<'_>, _| {
-            let row = (
-                destination.to_string(),
-                tenant.to_string(),
-                granted.per_second,
-                granted.at_once,
-                granted.max_in_flight,
-            );
-            match execute(tx, GRANT, row)? {
-                0 => Err(CatalogError::NotFound("destination").into()),
-                _ => Ok(()),
-            }
+        let settings = *settings;
+        let step = move |tx: &Transaction<'_>, now: Timestamp| {
+            grant(tx, now, (tenant, destination), (&settings, None))
         };
         Ok(self.write(step).await?)
     }
@@ -115,16 +114,8 @@ impl LimitRequests for SqliteStore {
         reason: &str,
     ) -> Result<(), CatalogError> {
         let reason = reason.to_owned();
-        let step = move |tx: &Transaction<'_>, now: Timestamp| {
-            let row = (id.to_string(), decision.as_str(), now.as_micros(), &reason);
-            match execute(tx, DECIDE, row)? {
-                0 => Err(CatalogError::Conflict("it is decided already".to_owned()).into()),
-                _ => {
-                    let details = decision_details(id, decision.as_str(), &reason);
-                    tell(tx, now, (id, OperationalType::LimitsDecided, details))
-                }
-            }
-        };
+        let step =
+            move |tx: &Transaction<'_>, now: Timestamp| decide(tx, now, id, (decision, &reason));
         Ok(self.write(step).await?)
     }
 }
@@ -135,17 +126,19 @@ fn ask(
     tenant: TenantId,
     new: &NewLimitRequest,
 ) -> Result<(), Fault> {
-    let settings = serde_json::to_string(&new.settings)
-        .map_err(|error| StoreError::Unavailable(error.to_string()))?;
+    let json = |settings: &LimitSettings| {
+        serde_json::to_string(settings).map_err(|error| StoreError::Unavailable(error.to_string()))
+    };
     let destination = new.destination.to_string();
     execute(tx, REPLACE, [&destination])?;
     let row = (
         new.id.to_string(),
         tenant.to_string(),
         &destination,
-        settings,
+        json(&new.settings)?,
         &new.note,
         now.as_micros(),
+        json(&new.before)?,
     );
     match execute(tx, REQUEST, row)? {
         0 => Err(CatalogError::NotFound("destination").into()),
@@ -159,6 +152,69 @@ fn ask(
             ),
         ),
     }
+}
+
+fn grant(
+    tx: &Transaction<'_>,
+    now: Timestamp,
+    (tenant, destination): (TenantId, DestinationId),
+    (settings, before): (&LimitSettings, Option<&LimitSettings>),
+) -> Result<(), Fault> {
+    managers::check(tx, Managed::by_nobody(tenant, destination))?;
+    let found = destinations::read(tx, tenant, destination)?;
+    if before.is_some_and(|before| *before != found.limits) {
+        return Err(CatalogError::Conflict(LIMITS_HAVE_CHANGED.to_owned()).into());
+    }
+    let granted = Ceiling::of_own(settings);
+    let row = (
+        destination.to_string(),
+        tenant.to_string(),
+        granted.per_second,
+        granted.at_once,
+        granted.max_in_flight,
+    );
+    execute(tx, GRANT, row)?;
+    let change = DestinationChange {
+        limits: Some(*settings),
+        ..DestinationChange::default()
+    };
+    destinations::change(tx, now, tenant, destination, &change).map(drop)
+}
+
+fn decide(
+    tx: &Transaction<'_>,
+    now: Timestamp,
+    id: Uuid,
+    (decision, reason): (LimitRequestState, &str),
+) -> Result<(), Fault> {
+    let found = first(tx, OPEN, [id.to_string()], |row| {
+        let request = request(row)?;
+        let before: String = row.get(9)?;
+        Ok((request, limits(id, &before)?))
+    })?;
+    let Some((open, before)) = found else {
+        return Err(CatalogError::Conflict(NOT_OPEN.to_owned()).into());
+    };
+    if decision == LimitRequestState::Approved {
+        let of = (open.tenant, open.destination);
+        grant(tx, now, of, (&open.settings, Some(&before)))?;
+    }
+    let row = (id.to_string(), decision.as_str(), now.as_micros(), reason);
+    execute(tx, DECIDE, row)?;
+    let details = decision_details(id, decision.as_str(), reason);
+    tell(tx, now, (id, OperationalType::LimitsDecided, details))
+}
+
+fn limits(id: Uuid, settings: &str) -> Result<LimitSettings, Fault> {
+    serde_json::from_str(settings).map_err(|error| {
+        StoreError::Corrupt {
+            table: "limit_requests",
+            column: "settings",
+            row: id.to_string(),
+            problem: error.to_string(),
+        }
+        .into()
+    })
 }
 
 fn tell(
@@ -178,12 +234,7 @@ fn request(row: &Row<'_>) -> Result<LimitRequest, Fault> {
         id,
         tenant: word(row, 1, ("limit_requests", "tenant_id"))?,
         destination: word(row, 2, ("limit_requests", "destination_id"))?,
-        settings: serde_json::from_str(&settings).map_err(|error| StoreError::Corrupt {
-            table: "limit_requests",
-            column: "settings",
-            row: id.to_string(),
-            problem: error.to_string(),
-        })?,
+        settings: limits(id, &settings)?,
         note: row.get(4)?,
         state: word(row, 5, ("limit_requests", "state"))?,
         created_at: time(row, 6)?,

@@ -159,7 +159,11 @@ where
     F: Fn(&Transaction<'_>) -> Result<T, Fault> + Send,
 {
     fn run(&mut self, tx: &Transaction<'_>) -> bool {
-        self.done.insert((self.step)(tx)).is_ok()
+        // A caller of a step that panics never hears that the thread has ended.
+        let ends = EndsWithIt;
+        let done = self.done.insert((self.step)(tx)).is_ok();
+        drop(ends);
+        done
     }
 
     fn manner(&self) -> Manner {
@@ -241,22 +245,30 @@ mod tests {
 
     #[tokio::test]
     async fn a_step_that_panics_ends_the_process() {
-        if std::env::var_os(PANICS).is_some() {
+        if let Some(how) = std::env::var_os(PANICS) {
             let connection = Connection::open_in_memory().unwrap();
             let lane = Lane::spawn("sqlite-test", connection, None, ()).unwrap();
-            let answer = lane.run(|_| -> Result<(), Fault> { panic!("a bug") }).await;
+            let answer = match how.to_str() {
+                Some("together") => {
+                    let step = |_: &Transaction<'_>| -> Result<(), Fault> { panic!("a bug") };
+                    lane.run_together(Manner::Writes, step).await
+                }
+                _ => lane.run(|_| -> Result<(), Fault> { panic!("a bug") }).await,
+            };
             panic!("still here, with {answer:?}");
         }
         let name = "sqlite::thread::tests::a_step_that_panics_ends_the_process";
-        let child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", name, "--nocapture"])
-            .env(PANICS, "1")
-            .output()
-            .unwrap();
-        let said = String::from_utf8_lossy(&child.stderr);
-        assert!(said.contains("a bug"), "{said}");
-        assert!(!said.contains("still here"), "{said}");
-        // Not the code of a test that fails: a signal.
-        assert_eq!(child.status.code(), None);
+        for how in ["alone", "together"] {
+            let child = Command::new(std::env::current_exe().unwrap())
+                .args(["--exact", name, "--nocapture"])
+                .env(PANICS, how)
+                .output()
+                .unwrap();
+            let said = String::from_utf8_lossy(&child.stderr);
+            assert!(said.contains("a bug"), "{said}");
+            assert!(!said.contains("still here"), "{said}");
+            // Not the code of a test that fails: a signal.
+            assert_eq!(child.status.code(), None);
+        }
     }
 }

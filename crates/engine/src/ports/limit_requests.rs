@@ -3,7 +3,6 @@
 use std::str::FromStr;
 
 use async_trait::async_trait;
-use domain::ceiling::Ceiling;
 use domain::ids::{DestinationId, TenantId};
 use domain::policy::LimitSettings;
 use domain::time::Timestamp;
@@ -33,16 +32,19 @@ pub trait LimitRequests: Send + Sync {
     /// Whosever it is.
     async fn limit_request(&self, id: Uuid) -> Result<LimitRequest, CatalogError>;
 
-    /// Lets one of the tenant's destinations have so much beyond its tier's ceiling, and
-    /// takes nothing of what it was granted before.
+    /// Sets the limits of one of the tenant's destinations, whatever its ceiling says, and
+    /// grants it what they need; what it was granted before stays. A conflict where a
+    /// resource of Kubernetes holds it.
     async fn grant_limits(
         &self,
         tenant: TenantId,
         destination: DestinationId,
-        granted: &Ceiling,
+        settings: &LimitSettings,
     ) -> Result<(), CatalogError>;
 
-    /// Decides an open request. One that is decided is a conflict.
+    /// Decides an open request; one that is approved is granted. A conflict if it is decided
+    /// or replaced, or if the destination's limits are not any more what they were when it
+    /// was made.
     async fn decide_limit_request(
         &self,
         id: Uuid,
@@ -58,6 +60,8 @@ pub struct NewLimitRequest {
     pub id: Uuid,
     /// For which destination.
     pub destination: DestinationId,
+    /// What the destination has.
+    pub before: LimitSettings,
     /// All of them, as they shall be.
     pub settings: LimitSettings,
     /// Why, in their words.
@@ -126,3 +130,10 @@ pub struct LimitRequest {
     /// When that was.
     pub decided_at: Option<Timestamp>,
 }
+
+/// Why a request is not decided on.
+pub const NOT_OPEN: &str = "it is decided already, or a newer one has taken its place";
+
+/// Why a request is not approved.
+pub const LIMITS_HAVE_CHANGED: &str =
+    "the destination's limits have been changed since: decline it, and have it asked for anew";

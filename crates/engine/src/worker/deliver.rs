@@ -248,7 +248,7 @@ impl Deliverer {
 
     /// A connection, or why there can be none. If there is none in time, that says
     /// nothing of the receiver yet: the dial goes on (see [`Sender::prepare`]), and the
-    /// permit goes back unused; and so it does where nobody can be reached. Only a destination that is known to answer may keep the
+    /// permit goes back unused; where nobody can be reached, once its time is over. Only a destination that is known to answer may keep the
     /// hand waiting without a seat.
     async fn connect(
         &self,
@@ -272,6 +272,13 @@ impl Deliverer {
         };
         let ready = dialled.map_err(|_elapsed| NoPlace::TurnedAway)?;
         if matches!(ready, Err(SendError::NoWay(_))) {
+            // All the others are no better off: a permit that went back at once would only
+            // be admitted again.
+            let _seat = match asking.standing.dial_grace() {
+                None => None,
+                Some(_) => Some(self.places.sit(asking)?),
+            };
+            sleep_until(began + patience).await;
             return Err(NoPlace::TurnedAway);
         }
         Ok(Connection {

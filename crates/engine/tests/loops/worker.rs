@@ -158,7 +158,13 @@ async fn where_nobody_can_be_reached_the_permit_goes_back_and_nothing_has_failed
     let away = |_| Err(SendError::NoWay("the proxy is away".to_owned()));
     world.sender.prepare.answers(away);
     world.queue.delivers(&[permit(7)]);
-    pass(ms(500)).await;
+    pass(ms(1_000)).await;
+    assert_eq!(
+        world.journal.released(),
+        [],
+        "it is not admitted again at once"
+    );
+    pass(ms(950)).await;
     let claimed = world.journal.pick(|event| match event {
         Event::Claim(..) => Some(()),
         _ => None,

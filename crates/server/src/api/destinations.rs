@@ -191,7 +191,7 @@ pub struct Destination {
     pub headers: Vec<String>,
     /// What holds: the above, or the tier's where it inherits.
     pub effective: Effective,
-    /// The most that may be set for it by whoever is no operator.
+    /// The most that may be set for it; an operator can grant it more.
     pub ceiling: Ceiling,
     /// When it was created.
     #[schema(format = DateTime)]

@@ -46,8 +46,8 @@ pub struct Tier {
     pub ceiling: Ceiling,
 }
 
-/// The most that may be set for a destination by whoever is no operator; `null` for any
-/// number. What is inherited from the tier is not compared.
+/// The most that may be set for a destination, beyond which an operator can grant it more;
+/// `null` for any number. What is inherited from the tier is not compared.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Ceiling {

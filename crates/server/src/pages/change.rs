@@ -167,14 +167,22 @@ pub(super) async fn ceiling(
     destination: &Destination,
 ) -> Result<Ceiling, Refused> {
     if visitor.is_operator() {
-        return Ok(destination.ceiling);
+        let has = Ceiling::of_own(&destination.limits);
+        return Ok(destination.ceiling.raised_to(has));
     }
     let tenancy = pages.0.app.tenancy();
     let tenant = tenancy.tenant(visitor.tenant()).await?;
     let tiers = tenancy.tiers().await?;
     let tier = tiers.into_iter().find(|tier| tier.name == tenant.tier);
     let gives = tier.map(|tier| tier.limits).unwrap_or_default();
-    Ok(destination.ceiling.or(Ceiling::of(&gives)))
+    let said = destination.ceiling != Ceiling::default();
+    let most = if said {
+        destination.ceiling
+    } else {
+        Ceiling::of(&gives)
+    };
+    // What it has already may be of before, or granted.
+    Ok(most.raised_to(Ceiling::of_own(&destination.limits)))
 }
 
 pub(super) async fn state(

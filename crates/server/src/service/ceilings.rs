@@ -4,14 +4,13 @@ use domain::ceiling::Ceiling;
 use domain::ids::DestinationId;
 use domain::policy::LimitSettings;
 use engine::ports::{
-    DEFAULT_TENANT, Destination, DestinationChange, HeadersChange, LimitRequest, LimitRequestState,
-    NewLimitRequest,
+    DEFAULT_TENANT, Destination, LimitRequest, LimitRequestState, NewLimitRequest,
 };
 use uuid::Uuid;
 
 use super::limits::validate;
 use super::rules::{self, Lines};
-use super::{Described, LimitsChange, Service, ServiceError};
+use super::{LimitsChange, Service, ServiceError};
 
 /// The longest reason that a request or a decision gives, in bytes.
 const MAX_REASON_BYTES: usize = 1_000;
@@ -27,13 +26,19 @@ pub(super) fn check(ceiling: &Ceiling, limits: &LimitSettings) -> Result<(), Ser
     })
 }
 
-/// The same of a destination that is there. What it has already stays, if nothing else is
-/// above: it may be of before the ceiling.
+/// The same of a destination that is there. What it has may be above, of before the ceiling,
+/// and stays as long as nothing of it is changed that a ceiling is of.
 pub(super) fn check_change(
     current: &Destination,
     limits: &LimitSettings,
 ) -> Result<(), ServiceError> {
-    match *limits == current.limits {
+    let margins_and_count = LimitSettings {
+        safety_margin: current.limits.safety_margin,
+        margin_cap: current.limits.margin_cap,
+        count: current.limits.count,
+        ..*limits
+    };
+    match margins_and_count == current.limits {
         true => Ok(()),
         false => check(&current.ceiling, limits),
     }
@@ -70,10 +75,12 @@ impl Service {
         let new = NewLimitRequest {
             id: self.mint.uuid(),
             destination: id,
+            before: current.limits,
             settings,
             note,
         };
         self.requests.request_limits(self.tenant, &new).await?;
+        tracing::info!(destination = %id, event = "limits_requested", "limits are asked for");
         Ok(self.requests.limit_request(new.id).await?)
     }
 
@@ -100,30 +107,16 @@ impl Service {
         &self,
         id: DestinationId,
         settings: LimitSettings,
-    ) -> Result<Described, ServiceError> {
+    ) -> Result<(), ServiceError> {
         validate(&settings)?;
-        let granted = Ceiling::of_own(&settings);
-        if self
-            .catalog
-            .destination(self.tenant, id)
-            .await?
-            .ceiling
-            .check(&settings)
-            .is_err()
-        {
-            self.requests
-                .grant_limits(self.tenant, id, &granted)
-                .await?;
-        }
-        let change = DestinationChange {
-            limits: Some(settings),
-            ..DestinationChange::default()
-        };
-        self.changed(id, &change, &HeadersChange::Keep).await
+        self.requests
+            .grant_limits(self.tenant, id, &settings)
+            .await?;
+        self.look_now(id).await;
+        Ok(())
     }
 
-    /// Decides somebody's request, for an operator. The limits are set first: a crash in
-    /// between leaves a request that is open and can be decided again.
+    /// Decides somebody's request, for an operator. Approved, its limits are in force.
     pub async fn decide_limit_request(
         &self,
         id: Uuid,
@@ -131,14 +124,13 @@ impl Service {
         reason: &str,
     ) -> Result<LimitRequest, ServiceError> {
         rules::text("reason", reason, MAX_REASON_BYTES, Lines::Many)?;
-        let request = self.requests.limit_request(id).await?;
-        if (decision, request.state) == (LimitRequestState::Approved, LimitRequestState::Open) {
-            let theirs = self.looking_at(request.tenant);
-            theirs.grant(request.destination, request.settings).await?;
-        }
         self.requests
             .decide_limit_request(id, decision, reason)
             .await?;
-        Ok(self.requests.limit_request(id).await?)
+        let decided = self.requests.limit_request(id).await?;
+        let (destination, state) = (decided.destination, decision.as_str());
+        tracing::info!(%destination, event = "limits_decided", state, "limits decided on");
+        self.look_now(destination).await;
+        Ok(decided)
     }
 }

@@ -2,8 +2,8 @@
 //! virtual time.
 
 use async_trait::async_trait;
-use domain::ceiling::Ceiling;
 use domain::ids::{DestinationId, TenantId};
+use domain::policy::LimitSettings;
 use engine::ports::{
     CatalogError, Destination, Found, HeldDestination, LimitRequest, LimitRequestState,
     LimitRequests, Manager, Managers, NOT_RELEASED, NewDestination, NewLimitRequest, NewSecret,
@@ -108,7 +108,7 @@ impl LimitRequests for Unmanaged {
         &self,
         _: TenantId,
         _: DestinationId,
-        _: &Ceiling,
+        _: &LimitSettings,
     ) -> Result<(), CatalogError> {
         refused()
     }

@@ -179,29 +179,22 @@ pub async fn the_store_refuses_what_the_domain_refuses(world: &TenantWorld) {
     );
 }
 
-/// And not by another destination, nor for ever more than that.
+/// It is in force at once, and may be set again; not by another destination, and no more.
 pub async fn what_was_granted_may_be_set(world: &TenantWorld) {
     let tenant = world.tenant("free").await.id;
     bounded(world, CEILING).await;
     let id = create(world, tenant, per_second(10)).await.unwrap();
     let another = create(world, tenant, per_second(10)).await.unwrap();
-    let granted = Ceiling::of_own(&per_second(100));
-    world
-        .requests
-        .grant_limits(tenant, id, &granted)
-        .await
-        .unwrap();
+    let found = async || world.catalog.destination(tenant, id).await.unwrap();
+    let grant = async |settings| world.requests.grant_limits(tenant, id, &settings).await;
+    grant(per_second(100)).await.unwrap();
+    assert_eq!(found().await.limits, per_second(100));
     // Less takes nothing back.
-    let less = Ceiling::of_own(&per_second(50));
-    world
-        .requests
-        .grant_limits(tenant, id, &less)
-        .await
-        .unwrap();
-    let raised = CEILING.raised_to(granted);
+    grant(per_second(50)).await.unwrap();
+    let raised = CEILING.raised_to(Ceiling::of_own(&per_second(100)));
     assert_eq!(
-        world.catalog.destination(tenant, id).await.unwrap().ceiling,
-        raised
+        (found().await.limits, found().await.ceiling),
+        (per_second(50), raised)
     );
     assert_eq!(
         set(world, tenant, id, per_second(100)).await.unwrap(),
@@ -213,11 +206,47 @@ pub async fn what_was_granted_may_be_set(world: &TenantWorld) {
         unlimited: true,
         ..LimitSettings::EXACT
     };
-    let all = Ceiling::of_own(&unlimited);
-    world.requests.grant_limits(tenant, id, &all).await.unwrap();
-    assert_eq!(set(world, tenant, id, unlimited).await.unwrap(), unlimited);
+    grant(unlimited).await.unwrap();
+    assert_eq!(found().await.limits, unlimited);
     let theirs = world.tenant("free").await.id;
-    not_found(world.requests.grant_limits(theirs, id, &granted).await);
+    not_found(world.requests.grant_limits(theirs, id, &unlimited).await);
+}
+
+/// Together with its decision, and only where nothing has changed meanwhile.
+pub async fn what_is_approved_is_in_force(world: &TenantWorld) {
+    let tenant = world.tenant("free").await.id;
+    bounded(world, CEILING).await;
+    let id = create(world, tenant, per_second(10)).await.unwrap();
+    let port = &world.requests;
+    let ask = async |before, wanted| {
+        let new = NewLimitRequest {
+            id: world.id(),
+            destination: id,
+            before: per_second(before),
+            settings: per_second(wanted),
+            note: String::new(),
+        };
+        port.request_limits(tenant, &new).await.unwrap();
+        new.id
+    };
+    let limits = async || world.catalog.destination(tenant, id).await.unwrap().limits;
+    let decide = async |id, decision| port.decide_limit_request(id, decision, "").await;
+    let (approved, declined) = (LimitRequestState::Approved, LimitRequestState::Declined);
+    let request = ask(10, 40).await;
+    decide(request, approved).await.unwrap();
+    assert_eq!(limits().await, per_second(40));
+    let request = ask(40, 50).await;
+    decide(request, declined).await.unwrap();
+    assert_eq!(limits().await, per_second(40));
+    // Its owner has slowed it down since.
+    let request = ask(40, 60).await;
+    set(world, tenant, id, per_second(5)).await.unwrap();
+    let stale = decide(request, approved).await;
+    assert!(matches!(stale, Err(CatalogError::Conflict(_))), "{stale:?}");
+    assert_eq!(limits().await, per_second(5));
+    let state = port.limit_request(request).await.unwrap().state;
+    assert_eq!(state, LimitRequestState::Open);
+    decide(request, declined).await.unwrap();
 }
 
 /// Of the request whoever operates, and of the decision the owner.
@@ -226,6 +255,7 @@ pub async fn who_has_to_know_of_a_request_is_told(world: &TenantWorld) {
     let request = NewLimitRequest {
         id: world.id(),
         destination,
+        before: LimitSettings::EXACT,
         settings: per_second(20),
         note: "a \"sale\"".to_owned(),
     };
@@ -262,9 +292,12 @@ pub async fn who_has_to_know_of_a_request_is_told(world: &TenantWorld) {
 /// The newer one has the place of the older, with all that it says.
 pub async fn an_open_request_is_replaced_and_decided_once(world: &TenantWorld) {
     let destination = world.destination().create().await;
+    let has = world.catalog.destination(DEFAULT_TENANT, destination).await;
+    let before = has.unwrap().limits;
     let asked = |per_second: u32, note: &str| NewLimitRequest {
         id: world.id(),
         destination,
+        before,
         settings: LimitSettings {
             per_second: Some(per_second),
             ..LimitSettings::EXACT
@@ -314,6 +347,7 @@ pub async fn requests_are_for_ones_own_destinations(world: &TenantWorld) {
     let request = NewLimitRequest {
         id: world.id(),
         destination,
+        before: LimitSettings::EXACT,
         settings: LimitSettings::EXACT,
         note: String::new(),
     };
