@@ -1,6 +1,5 @@
 //! The most that a tenant may set for its destinations by itself.
 
-use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::limit::{MAX_LIMIT, Shape};
@@ -11,7 +10,7 @@ use crate::policy::LimitSettings;
 ///
 /// It bounds settings, by whatever way they are made, and not what is in force: limits that
 /// were set before it was lowered stay until they are changed.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Ceiling {
     /// Starts per second in the long run.
     pub per_second: Option<f64>,
@@ -89,16 +88,6 @@ impl Ceiling {
         Self {
             max_in_flight: settings.max_in_flight,
             ..rate
-        }
-    }
-
-    /// This one where it says something, and else the other.
-    #[must_use]
-    pub fn or(self, other: Self) -> Self {
-        Self {
-            per_second: self.per_second.or(other.per_second),
-            at_once: self.at_once.or(other.at_once),
-            max_in_flight: self.max_in_flight.or(other.max_in_flight),
         }
     }
 
@@ -305,6 +294,5 @@ mod tests {
             ..LimitSettings::EXACT
         };
         assert_eq!(Ceiling::default().check(&unlimited), Ok(()));
-        assert_eq!(Ceiling::default().or(Ceiling::of(&TEN)), Ceiling::of(&TEN));
     }
 }

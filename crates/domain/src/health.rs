@@ -200,14 +200,14 @@ pub struct Verdict {
     /// The breaker closed.
     pub closed: bool,
     /// It fails on, and so much of the time has passed after which it is disabled.
-    pub nearing: Option<Nearing>,
+    pub disabled_soon: Option<DisabledSoon>,
     /// The destination is to be disabled.
     pub disable: Option<DisableReason>,
 }
 
 /// How near a destination whose breaker is open is to being disabled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Nearing {
+pub struct DisabledSoon {
     /// One of [`WARNED_AT_PERCENT`].
     pub percent: u32,
     /// When it will be disabled, if a probe fails then.
@@ -262,7 +262,7 @@ impl Health {
             held: false,
             opened: false,
             closed: false,
-            nearing: None,
+            disabled_soon: None,
             disable: None,
         };
         if self.disabled.is_some() {
@@ -378,11 +378,11 @@ impl Watch<'_> {
         };
         let reached = (WARNED_AT_PERCENT.into_iter().rev())
             .find(|percent| passed(self.now, *percent) && !passed(before, *percent));
-        let reached = reached.map(|percent| Nearing {
+        let reached = reached.map(|percent| DisabledSoon {
             percent,
             disabled_at: opened_at + self.settings.disable_after,
         });
-        verdict.nearing = reached.or(verdict.nearing);
+        verdict.disabled_soon = reached.or(verdict.disabled_soon);
         let bound = doubled(FIRST_PROBE, health.probes);
         let wait = bound + bound.mul_f64(one.signal.part() / 10.0);
         self.hold(health, wait, HoldReason::Breaker, true);

@@ -1,6 +1,6 @@
 //! What a verdict tells operators.
 
-use super::{DisableReason, Health, Nearing, Verdict};
+use super::{DisableReason, DisabledSoon, Health, Verdict};
 use crate::ids::DestinationId;
 use crate::operations::rfc3339;
 
@@ -21,7 +21,7 @@ pub enum HealthEvent {
     /// A probe succeeded.
     BreakerClosed,
     /// It fails on, and will be disabled.
-    Nearing(Nearing),
+    DisabledSoon(DisabledSoon),
     /// It takes nothing any more, until its owner says otherwise.
     Disabled(DisableReason),
 }
@@ -33,7 +33,7 @@ impl HealthEvent {
         match self {
             Self::BreakerOpened => "breaker_opened",
             Self::BreakerClosed => "breaker_closed",
-            Self::Nearing(_) => "destination_disabled_soon",
+            Self::DisabledSoon(_) => "destination_disabled_soon",
             Self::Disabled(_) => "destination_disabled",
         }
     }
@@ -44,7 +44,7 @@ impl HealthEvent {
         let events = [
             verdict.opened.then_some(Self::BreakerOpened),
             verdict.closed.then_some(Self::BreakerClosed),
-            (verdict.nearing.filter(|_| still_open)).map(Self::Nearing),
+            (verdict.disabled_soon.filter(|_| still_open)).map(Self::DisabledSoon),
             verdict.disable.map(Self::Disabled),
         ];
         events.into_iter().flatten()
@@ -57,7 +57,7 @@ impl HealthEvent {
         match self {
             Self::BreakerOpened => format!(r#"{{"failures":{failures}}}"#),
             Self::BreakerClosed => "{}".to_owned(),
-            Self::Nearing(Nearing {
+            Self::DisabledSoon(DisabledSoon {
                 percent,
                 disabled_at,
             }) => format!(

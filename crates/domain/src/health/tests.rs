@@ -252,9 +252,10 @@ fn who_fails_on_is_warned_on_the_way() {
             };
             let verdict = health.observe(&SETTINGS, &[probe], hours(hour));
             health = verdict.health;
-            if let Some(nearing) = verdict.nearing.filter(|_| verdict.disable.is_none()) {
-                assert_eq!(nearing.disabled_at, hours(120));
-                warned.push((hour, nearing.percent));
+            if let Some(disabled_soon) = verdict.disabled_soon.filter(|_| verdict.disable.is_none())
+            {
+                assert_eq!(disabled_soon.disabled_at, hours(120));
+                warned.push((hour, disabled_soon.percent));
             }
         }
         warned

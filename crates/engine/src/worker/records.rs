@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use domain::batch::MAX_EVENTS;
-use domain::health::Nearing;
+use domain::health::DisabledSoon;
 use domain::ids::WorkerId;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::JoinSet;
@@ -296,7 +296,7 @@ fn tell(change: &HealthChange) {
         HealthEvent::BreakerClosed => {
             tracing::info!(%destination, event, "breaker closed: the backlog drains");
         }
-        HealthEvent::Nearing(Nearing { percent, .. }) => {
+        HealthEvent::DisabledSoon(DisabledSoon { percent, .. }) => {
             tracing::warn!(%destination, event, percent, "it fails on, and will be disabled");
         }
         HealthEvent::Disabled(reason) => {

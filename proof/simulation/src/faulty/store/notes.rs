@@ -134,7 +134,7 @@ impl FaultyStore {
             counts.note(match change.what {
                 HealthEvent::BreakerOpened => "breaker opened",
                 HealthEvent::BreakerClosed => "breaker closed",
-                HealthEvent::Nearing(_) => "destination given up soon",
+                HealthEvent::DisabledSoon(_) => "destination given up soon",
                 HealthEvent::Disabled(_) => "destination given up",
             });
             let (destination, what) = (short(change.destination), change.what);
