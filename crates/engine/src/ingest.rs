@@ -23,7 +23,7 @@ use domain::ids::TenantId;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use self::waiting::Waiting;
@@ -37,11 +37,15 @@ const PART: RangeInclusive<u32> = 25..=250;
 
 /// So long a part is meant to take: where a store has one writer, the others wait for
 /// it meanwhile.
-const PART_TAKES: Duration = Duration::from_millis(8);
+const PART_TAKES: Duration = Duration::from_millis(3);
 
 /// As many where nobody else has handed anything in for a while.
 const PART_ALONE: u32 = MAX_ROWS as u32;
 const ALONE_AFTER: Duration = Duration::from_secs(1);
+
+/// Where somebody else has, the next part waits for so many times as long as this one
+/// took: what costs much has about half of the store.
+const PART_RESTS: u32 = 1;
 
 /// So many requests that fail alone, one after the other, and it is the store that
 /// is away: the others of that commit are refused without asking.
@@ -144,6 +148,8 @@ pub struct IngestLoop {
     apart: Waiting,
     /// Deliveries of a part, by what the last ones took.
     part: u32,
+    /// When the next part may begin.
+    part_from: Instant,
     /// Of the last commit of those that are committed together.
     last_together: Option<Instant>,
 }
@@ -167,6 +173,7 @@ impl Ingest {
             together: Waiting::default(),
             apart: Waiting::default(),
             part: *PART.end(),
+            part_from: Instant::now(),
             last_together: None,
         };
         let queue_bytes = options.queue_bytes.min(u32::MAX as usize);
@@ -237,10 +244,11 @@ impl IngestLoop {
             if together.is_none() {
                 together = self.commit_together();
             }
-            if part.is_none() {
+            let rests = part.is_none() && Instant::now() < self.part_from;
+            if part.is_none() && !rests {
                 part = self.commit_part();
             }
-            if closed && together.is_none() && part.is_none() {
+            if closed && together.is_none() && part.is_none() && !rests {
                 return;
             }
             // What comes during a commit gathers in the channel, which is bounded.
@@ -256,6 +264,7 @@ impl IngestLoop {
                     self.measure(&done);
                     self.deal_out(done).await;
                 }
+                () = sleep_until(self.part_from), if rests => {}
                 request = self.requests.recv(), if idle && !closed => match request {
                     Some(request) => self.sort(request),
                     None => closed = true,
@@ -305,11 +314,15 @@ impl IngestLoop {
             if request.answer.is_closed() {
                 continue;
             }
-            let alone = (self.last_together).is_none_or(|last| last.elapsed() >= ALONE_AFTER);
-            let part = if alone { PART_ALONE } else { self.part };
+            let part = if self.is_alone() { PART_ALONE } else { self.part };
             let most = self.widths.fit(request.rest(), part, 1);
             return Some(self.commit(vec![request], most));
         }
+    }
+
+    /// Whether nothing has been committed together for a while.
+    fn is_alone(&self) -> bool {
+        (self.last_together).is_none_or(|last| last.elapsed() >= ALONE_AFTER)
     }
 
     /// Of these, at most so many events each.
@@ -334,6 +347,9 @@ impl IngestLoop {
     /// The next part is as large as will take as long as one is meant to, if this one
     /// tells; it grows by little, since a store has good moments.
     fn measure(&mut self, part: &Committed) {
+        if !self.is_alone() {
+            self.part_from = Instant::now() + part.took * PART_RESTS;
+        }
         let Ok(acceptances) = &part.answer else {
             return;
         };

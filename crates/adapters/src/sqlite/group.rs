@@ -26,7 +26,7 @@ const MOST_STEPS: usize = 64;
 
 /// No step is added to a group that has run for so long: whoever came first waits for
 /// the last.
-const MOST_TIME: Duration = Duration::from_millis(8);
+const MOST_TIME: Duration = Duration::from_millis(4);
 
 /// A step, and whoever waits for it.
 pub(super) trait Member: Send {

@@ -6,6 +6,7 @@ use domain::ids::{EventId, TenantId};
 use engine::ingest::{Ingest, IngestError, IngestOptions};
 use engine::ports::{Acceptance, Wake};
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::support::{Event, World, destination, ms, pass, settle, store_away};
@@ -227,7 +228,7 @@ async fn what_goes_to_many_is_written_a_little_at_a_time_once_that_is_known() {
         };
         Ok(events.iter().map(to).map(Acceptance::Accepted).collect())
     });
-    front.world.store.accept.takes(ms(5));
+    front.world.store.accept.takes(ms(3));
     let to_all = |count| {
         let mut events = events(count, 1);
         for event in &mut events {
@@ -256,7 +257,7 @@ async fn what_goes_to_many_is_written_a_little_at_a_time_once_that_is_known() {
     }
     let wide = front.accept(to_all(5)).await;
     let narrow = front.accept(events(5, 1)).await;
-    pass(ms(6)).await;
+    pass(ms(4)).await;
     assert!(narrow.is_finished() && !wide.is_finished());
     assert_eq!(wide.await.unwrap().unwrap().len(), 5);
     assert_eq!(front.commits(), [3, 2, 5, 2, 1]);
@@ -265,14 +266,14 @@ async fn what_goes_to_many_is_written_a_little_at_a_time_once_that_is_known() {
     assert_eq!(front.commits()[5..], [10, 3], "more, where nobody waits");
 }
 
-/// 400 ms for a whole one, fifty times as long as it is meant to take.
+/// 400 ms for a whole one, a hundred times as long as it is meant to take.
 #[tokio::test(start_paused = true)]
 async fn parts_are_smaller_where_the_store_is_slow() {
     let front = Front::new(IngestOptions::default());
     front.world.store.accept.takes(ms(400));
     let mut small = vec![front.accept(events(1, 1)).await];
     let large = front.accept(events(500, 1)).await;
-    for _ in 0..4 {
+    for _ in 0..8 {
         pass(ms(400)).await;
         small.push(front.accept(events(1, 1)).await);
     }
@@ -281,6 +282,28 @@ async fn parts_are_smaller_where_the_store_is_slow() {
         .filter(|size| *size > 1)
         .collect();
     assert_eq!(parts[..3], [250, 25, 25], "{parts:?}");
+}
+
+/// Each part takes 10 ms, and so does each pause after one.
+#[tokio::test(start_paused = true)]
+async fn parts_leave_half_of_the_time_to_the_others() {
+    let front = Front::new(IngestOptions::default());
+    front.world.store.accept.takes(ms(10));
+    front.accept(events(1, 1)).await.await.unwrap().unwrap();
+    let began = Instant::now();
+    let large = front.accept(events(1_000, 1)).await;
+    let mut parts = Vec::new();
+    while !large.is_finished() {
+        front.accept(events(1, 1)).await.await.unwrap().unwrap();
+        parts = (front.commits().into_iter())
+            .filter(|size| *size > 1)
+            .collect();
+    }
+    assert!(parts.len() > 10, "{parts:?}");
+    let took = began.elapsed();
+    let writing = ms(10) * parts.len() as u32;
+    assert!(took >= writing * 19 / 10, "{took:?} for {writing:?} of writing");
+    assert!(took <= writing * 23 / 10, "{took:?} for {writing:?} of writing");
 }
 
 /// Twenty requests of one tenant are there before another's one.
