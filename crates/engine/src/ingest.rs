@@ -314,7 +314,11 @@ impl IngestLoop {
             if request.answer.is_closed() {
                 continue;
             }
-            let part = if self.is_alone() { PART_ALONE } else { self.part };
+            let part = if self.is_alone() {
+                PART_ALONE
+            } else {
+                self.part
+            };
             let most = self.widths.fit(request.rest(), part, 1);
             return Some(self.commit(vec![request], most));
         }

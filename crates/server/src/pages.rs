@@ -32,6 +32,7 @@ mod change;
 mod chart;
 mod dead_letters;
 mod destination;
+mod edit;
 mod events;
 mod fleet;
 mod frame;
@@ -116,7 +117,15 @@ pub fn router(pages: Pages) -> Router {
             "/dashboard/links/{token}",
             get(links::show).post(links::open),
         )
+        .route("/dashboard/destinations", post(edit::create))
+        .route("/dashboard/destinations/new", get(edit::add))
         .route("/dashboard/destinations/{id}", get(destination::show))
+        .route(
+            "/dashboard/destinations/{id}/edit",
+            get(edit::show).post(edit::save),
+        )
+        .route("/dashboard/destinations/{id}/delete", post(edit::delete))
+        .route("/dashboard/destinations/{id}/trial", post(edit::trial))
         .route("/dashboard/destinations/{id}/live", get(destination::live))
         .route(
             "/dashboard/destinations/{id}/attempts",

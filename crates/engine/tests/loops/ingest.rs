@@ -302,8 +302,14 @@ async fn parts_leave_half_of_the_time_to_the_others() {
     assert!(parts.len() > 10, "{parts:?}");
     let took = began.elapsed();
     let writing = ms(10) * parts.len() as u32;
-    assert!(took >= writing * 19 / 10, "{took:?} for {writing:?} of writing");
-    assert!(took <= writing * 23 / 10, "{took:?} for {writing:?} of writing");
+    assert!(
+        took >= writing * 19 / 10,
+        "{took:?} for {writing:?} of writing"
+    );
+    assert!(
+        took <= writing * 23 / 10,
+        "{took:?} for {writing:?} of writing"
+    );
 }
 
 /// Twenty requests of one tenant are there before another's one.

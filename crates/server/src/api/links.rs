@@ -24,8 +24,8 @@ pub struct CreateLink {
     /// For people.
     #[serde(default)]
     pub name: String,
-    /// Whether whoever has it may pause, resume, replay, and change limits up to
-    /// the tier's. Otherwise it only shows.
+    /// Whether whoever has it may add, change, try, pause and delete destinations,
+    /// replay and resend, and set limits up to the tier's. Otherwise it only shows.
     #[serde(default)]
     pub may_change: bool,
     /// How long it is good: at least a minute, at most seven days.

@@ -31,7 +31,8 @@ pub enum Command {
         #[arg(long, value_name = "DURATION", value_parser = crate::config::duration)]
         #[arg(default_value = "1h")]
         expires_in: Duration,
-        /// It may pause, resume, replay, and change limits up to the tier's.
+        /// It may add, change, try, pause and delete destinations, replay and resend, and
+        /// set limits up to the tier's.
         #[arg(long)]
         may_change: bool,
         #[command(flatten)]

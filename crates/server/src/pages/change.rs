@@ -191,27 +191,49 @@ pub(super) async fn state(
     Posted {
         visitor, fields, ..
     }: Posted,
-) -> Result<Redirect, Refused> {
+) -> Result<Response, Refused> {
     visitor.needs(Scope::Manage)?;
     let (service, id) = (pages.service(visitor.tenant()), parsed(&id)?);
-    let done = match fields.get("state") {
-        Some("paused") => {
-            let edit = DestinationEdit {
-                state: Some(DestinationState::Paused),
-                ..DestinationEdit::default()
-            };
-            service.change_destination(id, edit).await?;
-            "paused"
-        }
-        Some("active") => {
+    let wanted = fields.get("state").unwrap_or_default();
+    let done = match wanted.parse() {
+        Ok(DestinationState::Active) => {
             service.resume(id).await?;
             "resumed"
         }
-        _ => return Err(Refused::invalid("state: must be paused or active")),
+        Ok(DestinationState::Disabled) if !sure::is_sure(&fields) => {
+            let question = disabling(&service.destination(id).await?.destination);
+            return sure::ask(&pages, &visitor, "/dashboard", question).await;
+        }
+        Ok(state) => {
+            let edit = DestinationEdit {
+                state: Some(state),
+                ..DestinationEdit::default()
+            };
+            service.change_destination(id, edit).await?;
+            state.as_str()
+        }
+        Err(_no_state) => {
+            let words = "state: must be active, paused or disabled";
+            return Err(Refused::invalid(words));
+        }
     };
-    Ok(Redirect::to(&format!(
-        "/dashboard/destinations/{id}?done={done}"
-    )))
+    Ok(Redirect::to(&format!("/dashboard/destinations/{id}?done={done}")).into_response())
+}
+
+fn disabling(destination: &Destination) -> Question {
+    let id = destination.id;
+    Question {
+        asks: format!("Disable {}?", destination.called()),
+        does: vec![
+            "Nothing is sent to it until it is resumed.".to_owned(),
+            "Events that come meanwhile are not for it: to send them, resend what it has missed."
+                .to_owned(),
+        ],
+        action: format!("/dashboard/destinations/{id}/state"),
+        fields: vec![("state", "disabled".to_owned())],
+        button: "Disable it",
+        back: format!("/dashboard/destinations/{id}/edit"),
+    }
 }
 
 /// A new secret, shown in this answer and never again.

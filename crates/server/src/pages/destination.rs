@@ -166,6 +166,8 @@ pub(super) async fn show(
         "requested" => "Asked. An operator will decide; until then the limits stay as they are.",
         "paused" => "Paused: nothing starts until it is resumed.",
         "resumed" => "Resumed.",
+        "changed" => "Changed. What starts from now on goes by it.",
+        "disabled" => "Disabled: events no longer go to it.",
         _ => "",
     };
     let beside = Beside {

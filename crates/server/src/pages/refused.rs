@@ -37,6 +37,14 @@ impl Refused {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, words)
     }
 
+    /// What is wrong with a form, to be said beside it; anything else stays what it is.
+    pub(super) fn said(self) -> Result<String, Self> {
+        match self {
+            Self::Problem(status, words) if status.is_client_error() => Ok(words),
+            other => Err(other),
+        }
+    }
+
     pub(super) fn broken(error: &dyn Display) -> Self {
         tracing::error!(%error, "a page broke");
         Self::new(

@@ -218,6 +218,58 @@ async fn a_limit_of_0_is_asked_about() {
     browser.end().await;
 }
 
+/// As a customer does it: add it, try it, see what it answered, mend it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_destination_is_added_and_tried() {
+    let site = Site::start().await;
+    let browser = signed_in(&site).await;
+    browser.click("#add").await;
+    browser
+        .until("h1", |text| text == "Add a destination")
+        .await;
+    browser.is_accessible("add").await;
+    browser.picture("add").await;
+    let missing = site.receiver.url(1).replace("127.0.0.1", "127.0.0.2");
+    browser.fill("#url", "ftp://example.com/").await;
+    browser.fill("#name", "orders").await;
+    browser.fill("#event_types", "order.*").await;
+    browser.click("#save").await;
+    browser
+        .until("#problem", |text| text.starts_with("url: "))
+        .await;
+    browser.is_accessible("add-again").await;
+    browser.was_refused("422").await;
+    browser.fill("#url", &missing).await;
+    browser.click("#save").await;
+    browser.until("h1", |text| text == "orders").await;
+    browser
+        .until("#secret", |text| text.starts_with("whsec_"))
+        .await;
+    browser.is_accessible("added").await;
+
+    // Nobody listens there.
+    browser.click("#trial").await;
+    browser.until("h1", |text| text == "Event").await;
+    browser.until("#main", |text| text.contains("failed")).await;
+    browser.client.back().await.unwrap();
+    let list = site.api("GET", "/v1/destinations", json!({}));
+    let id = list["destinations"][0]["id"].as_str().unwrap();
+    look(&site, &browser, &format!("/dashboard/destinations/{id}")).await;
+    browser.click("#edit").await;
+    browser.until("h1", |text| text == "Change orders").await;
+    browser.is_accessible("change").await;
+    browser.fill("#url", &site.receiver.url(1)).await;
+    browser.click("#save").await;
+    browser.until("h1", |text| text == "orders").await;
+    browser.click("#trial").await;
+    browser.until("h1", |text| text == "Event").await;
+    let says = |text: &str| text.contains("paceline.test") && text.contains("succeeded");
+    browser.until("#main", says).await;
+    browser.is_accessible("trial").await;
+    browser.is_quiet().await;
+    browser.end().await;
+}
+
 /// Wherever on the page one looks.
 #[tokio::test(flavor = "multi_thread")]
 async fn numbers_that_are_old_say_so_in_sight() {
@@ -408,6 +460,8 @@ fn pages(destination: &str, event: &str) -> Vec<(&'static str, String, bool)> {
         ("overview", "/dashboard".to_owned(), true),
         ("fleet", "/dashboard/fleet".to_owned(), true),
         ("attempts", format!("{destination}/attempts"), false),
+        ("change", format!("{destination}/edit"), false),
+        ("add", "/dashboard/destinations/new".to_owned(), false),
         ("destination", destination, true),
         ("events", "/dashboard/events".to_owned(), false),
         ("event", format!("/dashboard/events/{event}"), false),

@@ -172,6 +172,17 @@ impl Browser {
         panic!("{css} says {seen:?} on {page:?}");
     }
 
+    /// Since the last look the console has named one page that was refused so.
+    pub(crate) async fn was_refused(&self, status: &str) {
+        let said = self.client.issue_cmd(Console).await.unwrap();
+        let severe = said.as_array().unwrap().iter();
+        let severe: Vec<&Value> = severe.filter(|one| one["level"] == "SEVERE").collect();
+        let [one] = severe[..] else {
+            panic!("{severe:?}")
+        };
+        assert!(one["message"].as_str().unwrap().contains(status), "{one}");
+    }
+
     /// No errors in the console since the last look.
     #[track_caller]
     pub(crate) fn is_quiet(&self) -> impl Future<Output = ()> + '_ {

@@ -43,6 +43,7 @@ on_both! {
     a_preview_is_the_plan_and_says_what_is_inherited
     what_cannot_be_taken_back_is_asked_first
     what_was_missed_is_sent_again
+    a_destination_is_added_changed_and_deleted
 }
 
 async fn another_tenants_session_reaches_nothing(world: &World) {
@@ -63,6 +64,7 @@ async fn another_tenants_session_reaches_nothing(world: &World) {
         format!("/dashboard/destinations/{theirs}"),
         format!("/dashboard/destinations/{theirs}/live"),
         format!("/dashboard/destinations/{theirs}/attempts"),
+        format!("/dashboard/destinations/{theirs}/edit"),
         format!("/dashboard/events/{event}"),
         format!("/dashboard/attempts/{attempt}"),
     ] {
@@ -93,6 +95,12 @@ async fn another_tenants_session_reaches_nothing(world: &World) {
         (format!("{destination}/state"), [("state", "paused")]),
         (format!("{destination}/secrets"), [("x", "")]),
         (format!("{destination}/resend"), [("hours", "24")]),
+        (
+            format!("{destination}/edit"),
+            [("url", "https://x.example/")],
+        ),
+        (format!("{destination}/delete"), [("sure", "yes")]),
+        (format!("{destination}/trial"), [("x", "")]),
         (
             format!("/dashboard/events/{event}/resend"),
             [("sure", "yes")],
@@ -270,11 +278,24 @@ async fn scopes_are_respected(world: &World) {
         !page.text.contains("/limits\""),
         "no form that could not be sent"
     );
+    for path in [
+        "/dashboard/destinations/new".to_owned(),
+        format!("{destination}/edit"),
+    ] {
+        assert_eq!(world.get(&visitor, &path).await.status, 403, "{path}");
+    }
     for (path, field) in [
         (format!("{destination}/limits"), ("per_second", "1")),
         (format!("{destination}/state"), ("state", "paused")),
         (format!("{destination}/secrets"), ("x", "1")),
         (format!("{destination}/resend"), ("hours", "24")),
+        (format!("{destination}/edit"), ("url", "https://x.example/")),
+        (format!("{destination}/delete"), ("sure", "yes")),
+        (format!("{destination}/trial"), ("x", "1")),
+        (
+            "/dashboard/destinations".to_owned(),
+            ("url", "https://x.example/"),
+        ),
         (
             "/dashboard/replays".to_owned(),
             ("destination", id.as_str()),
@@ -509,6 +530,126 @@ fn form_of<'a>(page: &'a str, action: &str) -> Vec<(&'a str, &'a str)> {
         (name, rest.split('"').next().unwrap())
     };
     inputs.map(field).collect()
+}
+
+/// By who has only a link: he sees the secret of what he has added himself.
+async fn a_destination_is_added_changed_and_deleted(world: &World) {
+    let (tenant, key, _) = world.tenant("ours", &["manage", "read"]).await;
+    let link = json!({"may_change": true});
+    let links = format!("/v1/tenants/{tenant}/links");
+    let link = world.api(ADMIN, Method::POST, &links, link).await;
+    let path = link["url"].as_str().unwrap();
+    let guest = world.visitor(&world.form(path, None, &[]).await).await;
+
+    // What was typed stands there again, but for what headers say.
+    let fields = [
+        ("url", "http://10.0.0.1/"),
+        ("name", "shop \"a\""),
+        ("event_types", "order.paid, customer.*"),
+        ("headers", "x-key: hush"),
+    ];
+    let page = world.post(&guest, "/dashboard/destinations", &fields).await;
+    assert_eq!(page.status, 422, "{}", page.text);
+    let shown = page.text.contains("order.paid, customer.*") && page.text.contains("shop &#34;a");
+    assert!(
+        shown && page.text.contains("id=\"problem\">url: "),
+        "{}",
+        page.text
+    );
+    assert!(!page.text.contains("hush"), "{}", page.text);
+    let mut no_colon = fields;
+    no_colon[0].1 = "https://example.com/a";
+    no_colon[3].1 = "x-key: a\nhush";
+    let page = world
+        .post(&guest, "/dashboard/destinations", &no_colon)
+        .await;
+    assert!(
+        page.text.contains("headers: line 2 has no colon"),
+        "{}",
+        page.text
+    );
+    assert!(!page.text.contains("hush"), "{}", page.text);
+
+    let mut good = fields;
+    good[0].1 = "https://example.com/a";
+    let page = world.post(&guest, "/dashboard/destinations", &good).await;
+    assert_eq!(page.status, 200, "{}", page.text);
+    assert!(
+        page.text.contains("<code id=\"secret\">whsec_"),
+        "{}",
+        page.text
+    );
+    let (_, id) = page.text.split_once("<code id=\"id\">").unwrap();
+    let id = id.split('<').next().unwrap().to_owned();
+    let api = format!("/v1/destinations/{id}");
+    let now = async || world.api(&key, Method::GET, &api, json!({})).await;
+    let made = now().await;
+    assert_eq!(
+        made["event_types"],
+        json!(["order.paid", "customer.*"]),
+        "{made}"
+    );
+    assert_eq!(
+        (&made["name"], &made["headers"]),
+        (&json!("shop \"a\""), &json!(["x-key"]))
+    );
+
+    let edit = format!("/dashboard/destinations/{id}/edit");
+    let page = world.get(&guest, &edit).await;
+    assert!(
+        page.text.contains("value=\"order.paid customer.*\""),
+        "{}",
+        page.text
+    );
+    assert!(page.text.contains("instead of x-key"), "{}", page.text);
+    let mut other = [
+        ("url", "https://example.com/b"),
+        ("event_types", "*"),
+        ("headers", "x-other: 1"),
+    ];
+    let page = world.post(&guest, &edit, &other).await;
+    assert_eq!(page.status, 303, "{}", page.text);
+    let changed = now().await;
+    let wanted = (
+        &json!("https://example.com/b"),
+        &json!(["*"]),
+        &json!(["x-key"]),
+    );
+    assert_eq!(
+        (
+            &changed["url"],
+            &changed["event_types"],
+            &changed["headers"]
+        ),
+        wanted
+    );
+    let replacing = [&other[..], &[("replace_headers", "yes")]].concat();
+    let page = world.post(&guest, &edit, &replacing).await;
+    assert_eq!(page.status, 303, "{}", page.text);
+    assert_eq!(now().await["headers"], json!(["x-other"]));
+    other[0].1 = "no url";
+    let page = world.post(&guest, &edit, &other).await;
+    assert_eq!(page.status, 422, "{}", page.text);
+    assert!(page.text.contains("value=\"no url\""), "{}", page.text);
+
+    let asked = async |path: &str, fields: &[(&str, &str)]| {
+        let page = world.post(&guest, path, fields).await;
+        assert_eq!(page.status, 200, "{path}: {}", page.text);
+        let sent = form_of(&page.text, path);
+        let done = world.form(path, Some(&guest), &sent).await;
+        assert_eq!(done.status, 303, "{path}: {}", done.text);
+    };
+    asked(&edit.replace("/edit", "/state"), &[("state", "disabled")]).await;
+    assert_eq!(now().await["state"], "disabled");
+    let trial = world
+        .post(&guest, &edit.replace("/edit", "/trial"), &[])
+        .await;
+    assert_eq!(trial.status, 422, "{}", trial.text);
+    let state = edit.replace("/edit", "/state");
+    world.post(&guest, &state, &[("state", "active")]).await;
+    assert_eq!(now().await["state"], "active");
+    asked(&edit.replace("/edit", "/delete"), &[]).await;
+    assert_eq!(world.get(&guest, &edit).await.status, 404);
 }
 
 /// The page says what it will do; its form is the one that was sent, and does it.

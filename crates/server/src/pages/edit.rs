@@ -1,0 +1,318 @@
+//! A destination is added, changed, tried and deleted.
+//!
+//! What its owner typed stands in the form again if something of it was wrong, but for
+//! values of headers, which are never shown.
+
+use std::time::Duration;
+
+use axum::extract::{Path, State};
+use axum::response::{Html, IntoResponse, Redirect, Response};
+use bytes::Bytes;
+use domain::access::Scope;
+use domain::event::Timing;
+use domain::ids::{DestinationId, EventId};
+use domain::policy::LimitSettings;
+use domain::trace::Incoming;
+use http::StatusCode;
+use serde_json::json;
+use tokio::time::sleep;
+use zeroize::Zeroizing;
+
+use super::destination::{Beside, page, parsed};
+use super::frame::{Frame, rendered};
+use super::refused::Refused;
+use super::sure::{self, Question};
+use super::visitor::{Fields, Posted, Visitor};
+use super::{Asked, Pages};
+use crate::hidden::Hidden;
+use crate::service::secrets::SecretDraft;
+use crate::service::{
+    DestinationDraft, DestinationEdit, EventDraft, LimitsChange, Service, ServiceError,
+};
+
+const PART: &str = "/dashboard";
+
+/// The type of an event that is sent to try a destination.
+const TRIAL: &str = "paceline.test";
+
+/// How often it is looked for the answer to such an event, and how many times: its page
+/// is shown then, whatever it says.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+const LOOKS: u32 = 50;
+
+#[derive(askama::Template)]
+#[template(path = "edit.html")]
+struct Page {
+    frame: Frame,
+    /// `None` for one that is to be added.
+    id: Option<DestinationId>,
+    form: Form,
+    /// The headers that it adds now.
+    header_names: String,
+    is_disabled: bool,
+    /// What is wrong with the form.
+    problem: Option<String>,
+}
+
+/// What the form says of a destination.
+struct Form {
+    name: String,
+    url: String,
+    event_types: String,
+}
+
+impl Form {
+    fn of(fields: &Fields) -> Self {
+        let text = |name| fields.get(name).unwrap_or_default().to_owned();
+        Self {
+            name: text("name"),
+            url: text("url"),
+            event_types: text("event_types"),
+        }
+    }
+
+    /// With commas or spaces between them.
+    fn event_types(&self) -> Vec<String> {
+        let words = self
+            .event_types
+            .split(|one: char| one == ',' || one.is_whitespace());
+        let words = words.filter(|word| !word.is_empty());
+        words.map(str::to_owned).collect()
+    }
+}
+
+/// One a line, `name: value`.
+fn headers(fields: &Fields) -> Result<Vec<(String, Hidden)>, Refused> {
+    let lines = fields.get("headers").unwrap_or_default().lines();
+    let lines = lines.map(str::trim).filter(|line| !line.is_empty());
+    let parsed = lines.enumerate().map(|(at, line)| {
+        // What it says is hidden: it may be a password.
+        let (name, value) = line.split_once(':').ok_or_else(|| {
+            let line = at + 1;
+            Refused::invalid(format!("headers: line {line} has no colon after a name"))
+        })?;
+        let value = Zeroizing::new(value.trim().to_owned());
+        Ok((name.trim().to_owned(), Hidden::new(value)))
+    });
+    parsed.collect()
+}
+
+/// An empty form.
+pub(super) async fn add(State(pages): Asked, visitor: Visitor) -> Result<Html<String>, Refused> {
+    visitor.needs(Scope::Manage)?;
+    let form = Form::of(&Fields::default());
+    let frame = Frame::of(&pages, &visitor, ("Add a destination", PART)).await?;
+    rendered(&Page {
+        frame,
+        id: None,
+        form,
+        header_names: String::new(),
+        is_disabled: false,
+        problem: None,
+    })
+}
+
+/// Adds it, and shows its secret: to whoever said where it is, and this once.
+pub(super) async fn create(
+    State(pages): Asked,
+    Posted {
+        visitor, fields, ..
+    }: Posted,
+) -> Result<Response, Refused> {
+    visitor.needs(Scope::Manage)?;
+    let form = Form::of(&fields);
+    let draft = headers(&fields).map(|headers| DestinationDraft {
+        external_id: None,
+        name: form.name.clone(),
+        url: form.url.clone(),
+        event_types: form.event_types(),
+        limits: LimitSettings::default(),
+        pass_traceparent: false,
+        secret: SecretDraft {
+            own: None,
+            kind: None,
+        },
+        headers,
+    });
+    let service = pages.service(visitor.tenant());
+    let created = match draft {
+        Ok(draft) => service
+            .create_destination(draft)
+            .await
+            .map_err(Refused::from),
+        Err(refused) => Err(refused),
+    };
+    let (described, made) = match created {
+        Ok(created) => created,
+        Err(refused) => {
+            let problem = refused.said()?;
+            let frame = Frame::of(&pages, &visitor, ("Add a destination", PART)).await?;
+            let again = Page {
+                frame,
+                id: None,
+                form,
+                header_names: String::new(),
+                is_disabled: false,
+                problem: Some(problem),
+            };
+            return wrong(&again);
+        }
+    };
+    let beside = Beside {
+        new_secret: made.shown_once.map(|secret| secret.expose().to_owned()),
+        notice: "Added. Its tier's limits hold until you set its own.",
+        ..Beside::default()
+    };
+    let id = described.destination.id;
+    Ok(page(&pages, &visitor, id, beside).await?.into_response())
+}
+
+/// What it is now.
+pub(super) async fn show(
+    State(pages): Asked,
+    visitor: Visitor,
+    Path(id): Path<String>,
+) -> Result<Html<String>, Refused> {
+    visitor.needs(Scope::Manage)?;
+    rendered(&filled(&pages, &visitor, parsed(&id)?).await?)
+}
+
+async fn filled(pages: &Pages, visitor: &Visitor, id: DestinationId) -> Result<Page, Refused> {
+    use domain::destination::DestinationState;
+    let described = pages.service(visitor.tenant()).destination(id).await?;
+    let destination = described.destination;
+    let title = format!("Change {}", destination.called());
+    Ok(Page {
+        frame: Frame::of(pages, visitor, (&title, PART)).await?,
+        id: Some(id),
+        form: Form {
+            name: destination.name,
+            url: destination.url,
+            event_types: destination.event_types.join(" "),
+        },
+        header_names: described.header_names.join(", "),
+        is_disabled: destination.state == DestinationState::Disabled,
+        problem: None,
+    })
+}
+
+/// Changes all that the form has; headers only if it says so.
+pub(super) async fn save(
+    State(pages): Asked,
+    Path(id): Path<String>,
+    Posted {
+        visitor, fields, ..
+    }: Posted,
+) -> Result<Response, Refused> {
+    visitor.needs(Scope::Manage)?;
+    let id = parsed(&id)?;
+    let form = Form::of(&fields);
+    match changed(&pages.service(visitor.tenant()), id, &form, &fields).await {
+        Ok(()) => {
+            let back = format!("/dashboard/destinations/{id}?done=changed");
+            Ok(Redirect::to(&back).into_response())
+        }
+        Err(refused) => wrong(&Page {
+            problem: Some(refused.said()?),
+            form,
+            ..filled(&pages, &visitor, id).await?
+        }),
+    }
+}
+
+async fn changed(
+    service: &Service,
+    id: DestinationId,
+    form: &Form,
+    fields: &Fields,
+) -> Result<(), Refused> {
+    let headers = match fields.has("replace_headers") {
+        true => Some(headers(fields)?),
+        false => None,
+    };
+    let edit = DestinationEdit {
+        name: Some(form.name.clone()),
+        url: Some(form.url.clone()),
+        event_types: Some(form.event_types()),
+        limits: LimitsChange::default(),
+        headers,
+        ..DestinationEdit::default()
+    };
+    service.change_destination(id, edit).await?;
+    Ok(())
+}
+
+/// The form again, with what is wrong.
+fn wrong(page: &Page) -> Result<Response, Refused> {
+    Ok((StatusCode::UNPROCESSABLE_ENTITY, rendered(page)?).into_response())
+}
+
+pub(super) async fn delete(
+    State(pages): Asked,
+    Path(id): Path<String>,
+    Posted {
+        visitor, fields, ..
+    }: Posted,
+) -> Result<Response, Refused> {
+    visitor.needs(Scope::Manage)?;
+    let id = parsed(&id)?;
+    let service = pages.service(visitor.tenant());
+    if !sure::is_sure(&fields) {
+        let destination = service.destination(id).await?.destination;
+        let question = Question {
+            asks: format!("Delete {}?", destination.called()),
+            does: vec![
+                "Nothing is sent to it any more, and it cannot be brought back.".to_owned(),
+                "What waits for it is cancelled. What was tried stays in the ledger for its age."
+                    .to_owned(),
+            ],
+            action: format!("/dashboard/destinations/{id}/delete"),
+            fields: Vec::new(),
+            button: "Delete it",
+            back: format!("/dashboard/destinations/{id}/edit"),
+        };
+        return sure::ask(&pages, &visitor, PART, question).await;
+    }
+    service.delete_destination(id).await?;
+    Ok(Redirect::to("/dashboard").into_response())
+}
+
+/// Sends an event to try it, as any other and within its limits, and shows what came of
+/// it.
+pub(super) async fn trial(
+    State(pages): Asked,
+    Path(id): Path<String>,
+    Posted { visitor, .. }: Posted,
+) -> Result<Redirect, Refused> {
+    visitor.needs(Scope::Manage)?;
+    let id = parsed(&id)?;
+    let service = pages.service(visitor.tenant());
+    service.destination(id).await?;
+    let payload = json!({"test": true, "destination_id": id});
+    let draft = EventDraft {
+        destination: Some(id),
+        event_type: Some(TRIAL.to_owned()),
+        strict: false,
+        content_type: None,
+        payload: Bytes::from(payload.to_string()),
+        payload_field: "payload",
+        idempotency_key: None,
+        trace: Incoming::Absent,
+        timing: Timing::default(),
+    };
+    let event = service.accept_event(draft).await?.id;
+    until_answered(&service, event).await?;
+    Ok(Redirect::to(&format!("/dashboard/events/{event}")))
+}
+
+/// Whoever sends one to a receiver that answers wants to see the answer.
+async fn until_answered(service: &Service, event: EventId) -> Result<(), ServiceError> {
+    for _ in 0..LOOKS {
+        let (_, attempts) = service.event(event).await?;
+        if attempts.iter().any(|attempt| attempt.state.is_final()) {
+            break;
+        }
+        sleep(LOOK_EVERY).await;
+    }
+    Ok(())
+}
