@@ -93,6 +93,15 @@ pub fn content_type_problem(content_type: &str) -> Option<&'static str> {
     }
 }
 
+/// Whether a payload of this media type is JSON, as far as that says: `application/json`,
+/// or a type that ends in `+json`.
+#[must_use]
+pub fn is_json(content_type: &str) -> bool {
+    let essence = content_type.split(';').next().unwrap_or_default();
+    let essence = essence.trim().to_ascii_lowercase();
+    essence == DEFAULT_CONTENT_TYPE || essence.ends_with("+json")
+}
+
 /// The longest idempotency key, in bytes.
 pub const MAX_IDEMPOTENCY_KEY_BYTES: usize = 255;
 

@@ -27,6 +27,7 @@ pub mod destination;
 pub mod event;
 pub mod explain;
 pub mod external_id;
+pub mod filter;
 pub mod header;
 pub mod health;
 pub mod ids;

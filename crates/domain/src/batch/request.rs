@@ -7,6 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde::de::IgnoredAny;
 use sha2::{Digest, Sha256};
 
+use crate::event::is_json as is_json_type;
 use crate::ids::EventId;
 use crate::operations::rfc3339;
 use crate::time::Timestamp;
@@ -79,9 +80,7 @@ fn text(text: Option<&str>) -> String {
 }
 
 fn is_json(item: &Item<'_>) -> bool {
-    let essence = item.content_type.split(';').next().unwrap_or_default();
-    let essence = essence.trim().to_ascii_lowercase();
-    let says_so = essence == CONTENT_TYPE || essence.ends_with("+json");
+    let says_so = is_json_type(item.content_type);
     // As text first: what is skipped over is not looked at.
     let text = std::str::from_utf8(item.payload);
     says_so && text.is_ok_and(|text| serde_json::from_str::<IgnoredAny>(text).is_ok())

@@ -12,6 +12,7 @@ mod batch;
 mod brute;
 mod clock;
 mod compliance;
+mod filter;
 mod full_use;
 mod ingest_limit;
 mod shortfall;
