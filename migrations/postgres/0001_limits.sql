@@ -243,6 +243,11 @@ create table destinations (
     name text not null default '',
     url text not null,
     event_types text[] not null default '{}',
+    -- Which events of these types it takes, by their payloads (domain::filter). Null: all.
+    filter jsonb
+        constraint destinations_check_filter check (
+            jsonb_typeof(filter) = 'object' and octet_length(filter::text) <= 65536
+        ),
     limit_per_second integer
         constraint destinations_check_limit_per_second
         check (limit_per_second between 0 and 1000000000),

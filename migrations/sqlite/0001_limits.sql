@@ -118,6 +118,12 @@ create table destinations (
         constraint destinations_check_event_types check (
             json_valid(event_types) and json_type(event_types) = 'array'
         ),
+    -- Which events of these types it takes, by their payloads (domain::filter), as JSON.
+    -- Null: all.
+    filter text
+        constraint destinations_check_filter check (
+            json_valid(filter) and json_type(filter) = 'object' and octet_length(filter) <= 65536
+        ),
     limit_per_second integer
         constraint destinations_check_limit_per_second check (limit_per_second between 0 and 1000000000),
     limit_per_minute integer

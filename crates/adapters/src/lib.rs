@@ -24,3 +24,4 @@ pub mod shell;
 mod smart_memory;
 pub mod sqlite;
 mod stored_policy;
+mod subscriber;

@@ -3,10 +3,12 @@
 
 use async_trait::async_trait;
 use domain::destination::DestinationState;
+use domain::filter::Filter;
 use domain::health::Breaker;
 use domain::ids::{DestinationId, TenantId};
 use domain::policy::LimitSettings;
 use secrecy::SecretString;
+use serde_json::Value;
 
 /// Paceline, as a resource sees it. Every method can be repeated.
 #[async_trait]
@@ -74,6 +76,8 @@ pub struct Wanted {
     pub name: String,
     pub url: String,
     pub event_types: Vec<String>,
+    /// Not looked at yet: whoever keeps it refuses what is none.
+    pub filter: Option<Value>,
     pub limits: LimitSettings,
     /// `Active` or `Paused`.
     pub state: DestinationState,
@@ -102,6 +106,7 @@ pub struct Row {
     pub name: String,
     pub url: String,
     pub event_types: Vec<String>,
+    pub filter: Option<Filter>,
     pub limits: LimitSettings,
     pub state: DestinationState,
     /// The resource's secret is what it signs with, and will go on to.

@@ -4,9 +4,11 @@
 use std::time::Duration;
 
 use domain::destination::DestinationState;
+use domain::filter::Filter;
 use domain::ids::DestinationId;
 use domain::policy::LimitSettings;
 use domain::{ids::TenantId, limit};
+use serde_json::Value;
 use uuid::Uuid;
 
 use crate::destinations::{Refusal, Row, Stored, Wanted};
@@ -159,6 +161,7 @@ fn differences(wanted: &Wanted, row: &Row, secret: SecretIs<'_>) -> Vec<Step> {
     let mut steps = Vec::new();
     let same = (&row.name, &row.url, row.limits) == (&wanted.name, &wanted.url, wanted.limits)
         && same_types(&row.event_types, &wanted.event_types)
+        && row.filter == wanted.filter.clone().map(Filter::kept)
         && wanted.state_after(row.state) == row.state;
     if !same {
         steps.push(Step::Change(row.id));
@@ -196,6 +199,7 @@ impl Wanted {
             name: name.to_owned(),
             url: spec.url.clone(),
             event_types: spec.event_types.clone(),
+            filter: spec.filter.clone().map(Value::Object),
             limits: settings,
             state: match spec.paused {
                 true => DestinationState::Paused,

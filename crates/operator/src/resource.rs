@@ -8,6 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{CustomResource, KubeSchema, Resource, ResourceExt};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 /// The tenant of whoever names none.
 pub const DEFAULT_TENANT: &str = "00000000-0000-0000-0000-000000000001";
@@ -122,6 +123,11 @@ pub struct DestinationSpec {
     #[schemars(length(max = 100), inner(length(min = 1, max = 256)))]
     #[x_kube(merge_strategy = ListMerge::Set)]
     pub event_types: Vec<String>,
+    /// Which events of these types it takes, by their payloads: JSON pointers, and what has
+    /// to be found there. Left out: all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-kubernetes-preserve-unknown-fields" = true))]
+    pub filter: Option<Map<String, Value>>,
     /// The Secret that its requests are signed with. When it changes, the old one
     /// signs beside the new one for a day.
     pub signing_secret_ref: SecretReference,

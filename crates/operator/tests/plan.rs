@@ -16,6 +16,7 @@ fn wanted() -> Wanted {
         name: "shop".to_owned(),
         url: "https://shop.example".to_owned(),
         event_types: vec!["a".to_owned(), "b".to_owned()],
+        filter: None,
         limits: LimitSettings {
             per_second: Some(5),
             ..LimitSettings::default()
@@ -31,6 +32,7 @@ fn row() -> Row {
         name: wanted.name,
         url: wanted.url,
         event_types: vec!["b".to_owned(), "a".to_owned()],
+        filter: None,
         limits: wanted.limits,
         state: wanted.state,
         signs: true,

@@ -27,6 +27,7 @@ fn seen(before: &DestinationStatus, observed: Observed, second: i64) -> Destinat
         name: "shop".to_owned(),
         url: String::new(),
         event_types: Vec::new(),
+        filter: None,
         limits: LimitSettings::default(),
         state: DestinationState::Active,
     };
@@ -35,6 +36,7 @@ fn seen(before: &DestinationStatus, observed: Observed, second: i64) -> Destinat
         name: "shop".to_owned(),
         url: String::new(),
         event_types: Vec::new(),
+        filter: None,
         limits: LimitSettings::default(),
         state: DestinationState::Active,
         signs: true,

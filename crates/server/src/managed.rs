@@ -84,6 +84,7 @@ impl Destinations for ManagedDestinations {
             name: destination.name,
             url: destination.url,
             event_types: destination.event_types,
+            filter: destination.filter,
             limits: destination.limits,
             state: destination.state,
             signs: signs.map_err(refusal)?,
@@ -106,6 +107,7 @@ impl Destinations for ManagedDestinations {
             name: wanted.name.clone(),
             url: wanted.url.clone(),
             event_types: wanted.event_types.clone(),
+            filter: wanted.filter.clone(),
             limits: wanted.limits,
             secret: draft(secret),
             headers: Vec::new(),
@@ -137,6 +139,7 @@ impl Destinations for ManagedDestinations {
             name: Some(wanted.name.clone()).filter(|name| *name != now.name),
             url: Some(wanted.url.clone()).filter(|url| *url != now.url),
             event_types: Some(wanted.event_types.clone()),
+            filter: Some(wanted.filter.clone()),
             state: Some(wanted.state_after(now.state)).filter(|state| *state != now.state),
             pass_traceparent: None,
             limits: LimitsChange {

@@ -20,6 +20,7 @@ use engine::ports::{
     LimitRequests, Manager, Managers, NewDestination, OperationsBook, Payload, Schedule, Tenants,
     Wake,
 };
+use serde_json::Value;
 use tokio_util::sync::DropGuard;
 
 use crate::edge::Mint;
@@ -118,6 +119,7 @@ pub struct DestinationDraft {
     pub name: String,
     pub url: String,
     pub event_types: Vec<String>,
+    pub filter: Option<Value>,
     pub limits: LimitSettings,
     pub pass_traceparent: bool,
     pub secret: SecretDraft,
@@ -138,6 +140,8 @@ pub struct DestinationEdit {
     pub name: Option<String>,
     pub url: Option<String>,
     pub event_types: Option<Vec<String>>,
+    /// `Some(None)` removes it.
+    pub filter: Option<Option<Value>>,
     pub state: Option<DestinationState>,
     pub limits: LimitsChange,
     pub pass_traceparent: Option<bool>,
@@ -241,6 +245,7 @@ impl Service {
             name: draft.name,
             url: draft.url,
             event_types: draft.event_types,
+            filter: rules::filter(draft.filter)?,
             limits: draft.limits,
             pass_traceparent: draft.pass_traceparent,
         };
@@ -295,6 +300,7 @@ impl Service {
             name: Some(draft.name),
             url: Some(draft.url),
             event_types: Some(draft.event_types),
+            filter: Some(rules::filter(draft.filter)?),
             state: None,
             limits: Some(draft.limits),
             pass_traceparent: Some(draft.pass_traceparent),
@@ -377,6 +383,7 @@ impl Service {
         if let Some(event_types) = &edit.event_types {
             rules::event_types(event_types)?;
         }
+        let filter = edit.filter.map(rules::filter).transpose()?;
         let headers = match edit.headers {
             Some(headers) => self.new_headers(id, headers)?,
             None => HeadersChange::Keep,
@@ -395,6 +402,7 @@ impl Service {
             name: edit.name,
             url: edit.url,
             event_types: edit.event_types,
+            filter,
             state: edit.state,
             limits,
             pass_traceparent: edit.pass_traceparent,
@@ -456,7 +464,10 @@ impl Service {
                     let event_type = event.event_type.unwrap_or_default();
                     Err(ServiceError::invalid(
                         "type",
-                        format!("no destination subscribes to {event_type}; nothing was written"),
+                        format!(
+                            "no destination subscribes to {event_type}, or none has a filter that \
+                            takes this; nothing was written"
+                        ),
                     ))
                 }
                 Acceptance::UnknownDestination => Err(ServiceError::invalid(

@@ -129,6 +129,7 @@ impl Trial {
                 name: plan.name.clone(),
                 url: receiver.url(number),
                 event_types: Vec::new(),
+                filter: None,
                 limits: plan.limits,
                 pass_traceparent: false,
             };

@@ -106,6 +106,7 @@ impl Site<'_> {
             name: one.name.clone(),
             url,
             event_types: Vec::new(),
+            filter: None,
             limits: one.limits,
             pass_traceparent: false,
         };

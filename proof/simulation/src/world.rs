@@ -202,6 +202,7 @@ impl<'a> World<'a> {
                 name: String::new(),
                 url: "https://receiver.example/hooks".to_owned(),
                 event_types: Vec::new(),
+                filter: None,
                 limits: *limits,
                 pass_traceparent: false,
             };

@@ -42,6 +42,7 @@ async fn store_with(per_second: u32, head_start: Duration) -> SimulatedStore {
         name: String::new(),
         url: "https://receiver.example/".to_owned(),
         event_types: Vec::new(),
+        filter: None,
         limits: limits(per_second),
         pass_traceparent: false,
     };

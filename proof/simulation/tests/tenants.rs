@@ -115,6 +115,7 @@ impl World {
             name: String::new(),
             url: "https://receiver.example/".to_owned(),
             event_types: Vec::new(),
+            filter: None,
             limits: LimitSettings {
                 unlimited: true,
                 ..LimitSettings::default()

@@ -122,6 +122,7 @@ impl Ground {
                 name: String::new(),
                 url: "https://receiver.example/".to_owned(),
                 event_types: Vec::new(),
+                filter: None,
                 limits,
                 pass_traceparent: false,
             };

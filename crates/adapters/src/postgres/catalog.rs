@@ -3,6 +3,7 @@
 
 use domain::ceiling::Ceiling;
 use domain::external_id::ExternalId;
+use domain::filter::Filter;
 use domain::ids::{DestinationId, TenantId};
 use domain::limit::Count;
 use domain::policy::LimitSettings;
@@ -27,6 +28,7 @@ struct Row {
     name: String,
     url: String,
     event_types: Vec<String>,
+    filter: Option<String>,
     state: String,
     numbers: Vec<Option<i32>>,
     unlimited: bool,
@@ -82,6 +84,7 @@ impl Row {
             name: self.name,
             url: self.url,
             event_types: self.event_types,
+            filter: self.filter.as_deref().map(Filter::stored),
         })
     }
 }
@@ -102,7 +105,8 @@ macro_rules! select {
             "-- ",
             $name,
             "
-    select d.id, d.external_id, d.tenant_id, d.name, d.url, d.event_types, d.state,
+    select d.id, d.external_id, d.tenant_id, d.name, d.url, d.event_types, d.filter::text as filter,
+        d.state,
         array[
             d.limit_per_second, d.limit_per_minute, d.limit_per_hour, d.limit_per_day,
             d.burst, d.max_in_flight
@@ -250,10 +254,10 @@ pub(super) async fn create_destination(
             id, tenant_id, name, url, event_types,
             limit_per_second, limit_per_minute, limit_per_hour, limit_per_day,
             burst, max_in_flight, unlimited, shape, safety_margin, pass_traceparent, external_id,
-            margin_cap, count
+            margin_cap, count, filter
         )
         select $1, n.id, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16,
-            $17, $18
+            $17, $18, $19::text::jsonb
         from tenants n where n.id = $2 and n.deleted_at is null",
     )
     .bind(new.id.0)
@@ -274,6 +278,7 @@ pub(super) async fn create_destination(
     .bind(new.external_id.as_ref().map(ExternalId::as_str))
     .bind(new.limits.margin_cap)
     .bind(new.limits.count.map(Count::as_str))
+    .bind(new.filter.as_ref().map(Filter::to_string))
     .execute(connection)
     .await?;
     match created.rows_affected() {
@@ -398,7 +403,8 @@ pub(super) async fn update(
             pass_traceparent = coalesce($17, d.pass_traceparent),
             external_id = coalesce($18, d.external_id),
             margin_cap = case when $7 then $19 else d.margin_cap end,
-            count = case when $7 then $20 else d.count end
+            count = case when $7 then $20 else d.count end,
+            filter = case when $21 then $22::text::jsonb else d.filter end
         where d.id = $1 and d.tenant_id = $2 and d.deleted_at is null",
     )
     .bind(id.0)
@@ -421,6 +427,8 @@ pub(super) async fn update(
     .bind(change.external_id.as_ref().map(ExternalId::as_str))
     .bind(limits.margin_cap)
     .bind(limits.count.map(Count::as_str))
+    .bind(change.filter.is_some())
+    .bind(change.filter.iter().flatten().next().map(Filter::to_string))
     .execute(connection)
     .await?;
     Ok(())

@@ -9,6 +9,7 @@
 use std::collections::{HashMap, HashSet};
 
 use domain::event::{Audience, MAX_DESTINATIONS, NewEvent, Timing};
+use domain::filter::{Filters, Subscriber};
 use domain::ids::{DestinationId, TenantId};
 use domain::time::{Timestamp, micros};
 use domain::trace::TraceContext;
@@ -20,6 +21,7 @@ use super::accepted::went_to;
 use super::days;
 use super::failure::Failure;
 use super::keys;
+use crate::subscriber;
 
 /// Accepts events; the answers are in their order. Schedulers make the days that come;
 /// where none has run for days, whoever finds today missing makes it, and asks again.
@@ -478,28 +480,25 @@ fn named(event: &&NewEvent) -> Option<Uuid> {
 }
 
 /// Who gets each event, if those that it names are there. Of the first events
-/// alone, where they go to many: so many as one step takes, at least one.
+/// alone, where many subscribe: so many as one step takes, at least one. Subscribers
+/// count whatever their filters say, for each of those is asked.
 async fn audiences(
     connection: &mut PgConnection,
     events: &[NewEvent],
 ) -> Result<Vec<Acceptance>, Failure> {
     let subscribers = Subscribers::of(connection, events).await?;
-    let (mut audiences, mut deliveries) = (Vec::with_capacity(events.len()), 0);
+    let (mut audiences, mut asked) = (Vec::with_capacity(events.len()), 0);
     for event in events {
-        let audience = match (event.audience.named(), subscribers.to(event)) {
-            (Some(id), _) => vec![id],
-            (None, Some(found)) => found.to_vec(),
+        let (of_it, answer) = match (event.audience.named(), subscribers.to(event)) {
+            (Some(id), _) => (1, Acceptance::Accepted(vec![id])),
+            (None, Some(found)) => (found.len(), subscribers.answer(event, found)),
             (None, None) => break,
         };
-        deliveries += audience.len().min(MAX_DESTINATIONS);
-        if deliveries > MAX_DELIVERIES && !audiences.is_empty() {
+        asked += of_it.min(MAX_DESTINATIONS);
+        if asked > MAX_DELIVERIES && !audiences.is_empty() {
             break;
         }
-        audiences.push(match audience.len() {
-            0 if event.audience == Audience::SomeSubscriber => Acceptance::NoSubscriber,
-            0..=MAX_DESTINATIONS => Acceptance::Accepted(audience),
-            _ => Acceptance::TooManyDestinations,
-        });
+        audiences.push(answer);
     }
     Ok(audiences)
 }
@@ -509,7 +508,8 @@ async fn audiences(
 struct Subscribers<'a> {
     /// Without the types of which not all was read: there were many of those before
     /// them.
-    found: HashMap<(Uuid, &'a str), Vec<DestinationId>>,
+    found: HashMap<(Uuid, &'a str), Vec<Subscriber>>,
+    filters: Filters,
 }
 
 impl<'a> Subscribers<'a> {
@@ -529,12 +529,12 @@ impl<'a> Subscribers<'a> {
         // One more than an event may have, and so all of the first type.
         let of_one = MAX_DESTINATIONS + 1;
         let of_all = MAX_DELIVERIES + of_one;
-        let rows: Vec<(i64, Uuid)> = sqlx::query_as(
+        let rows: Vec<(i64, Uuid, Option<String>)> = sqlx::query_as(
             "-- accept_events: subscribers
-            select n.position, s.id
+            select n.position, s.id, s.filter::text
             from unnest($1::uuid[], $2::text[]) with ordinality as n (tenant_id, event_type, position)
             cross join lateral (
-                select d.id from destinations d
+                select d.id, d.filter from destinations d
                 where d.tenant_id = n.tenant_id and d.deleted_at is null and d.state <> 'disabled'
                     and subscribes(d.event_types, n.event_type)
                 order by d.id
@@ -548,7 +548,7 @@ impl<'a> Subscribers<'a> {
         .bind(i64::try_from(of_all).unwrap_or(i64::MAX))
         .fetch_all(&mut *connection)
         .await?;
-        let last = rows.last().map(|(position, _)| *position);
+        let last = rows.last().map(|(position, ..)| *position);
         let cut = last.filter(|_| rows.len() >= of_all);
         let mut subscribers = Self::default();
         for (position, of_type) in (1..).zip(&types) {
@@ -556,20 +556,36 @@ impl<'a> Subscribers<'a> {
                 subscribers.found.insert(*of_type, Vec::new());
             }
         }
-        for (position, id) in rows {
+        for (position, id, filter) in rows {
             let of_type = usize::try_from(position - 1)
                 .ok()
                 .and_then(|at| types.get(at));
             if let Some(found) = of_type.and_then(|of_type| subscribers.found.get_mut(of_type)) {
-                found.push(DestinationId(id));
+                found.push(subscriber::read(
+                    &mut subscribers.filters,
+                    DestinationId(id),
+                    filter,
+                ));
             }
         }
         Ok(subscribers)
     }
 
-    /// Who takes this one; `None` if that was not read.
-    fn to(&self, event: &'a NewEvent) -> Option<&[DestinationId]> {
+    /// Who subscribes to its type; `None` if that was not read.
+    fn to(&self, event: &'a NewEvent) -> Option<&[Subscriber]> {
         self.found.get(&type_of(event)).map(Vec::as_slice)
+    }
+
+    /// Those of them that take it.
+    fn answer(&self, event: &NewEvent, found: &[Subscriber]) -> Acceptance {
+        if found.len() > MAX_DESTINATIONS {
+            return Acceptance::TooManyDestinations;
+        }
+        let takers = self.filters.takers(event, found);
+        match takers.is_empty() && event.audience == Audience::SomeSubscriber {
+            true => Acceptance::NoSubscriber,
+            false => Acceptance::Accepted(takers),
+        }
     }
 }
 

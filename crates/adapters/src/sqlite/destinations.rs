@@ -2,6 +2,7 @@
 
 use domain::ceiling::Ceiling;
 use domain::external_id::ExternalId;
+use domain::filter::Filter;
 use domain::ids::{DestinationId, TenantId};
 use domain::limit::Count;
 use domain::policy::LimitSettings;
@@ -24,7 +25,7 @@ const SELECT: &str = "
         d.id, d.tenant_id, d.name, d.url, d.event_types, d.state, d.created_at,
         d.pass_traceparent, (select now from store_clock),
         r.least_micros, r.least_at, r.most_micros, r.most_at, d.external_id,
-        c.per_second, c.at_once, c.in_flight
+        c.per_second, c.at_once, c.in_flight, d.filter
     from destinations d
     join tenants n on n.id = d.tenant_id
     join tiers t on t.name = n.tier
@@ -35,8 +36,9 @@ const INSERT: &str = "
     -- create_destination
     insert into destinations (id, tenant_id, name, url, event_types, limit_per_second,
         limit_per_minute, limit_per_hour, limit_per_day, unlimited, burst, shape, max_in_flight,
-        safety_margin, created_at, pass_traceparent, external_id, margin_cap, count)
-    values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)";
+        safety_margin, created_at, pass_traceparent, external_id, margin_cap, count, filter)
+    values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19,
+        ?20)";
 
 /// One statement, so that the trigger sees one change.
 const CHANGE: &str = "
@@ -56,7 +58,8 @@ const CHANGE: &str = "
         pass_traceparent = coalesce(?17, pass_traceparent),
         external_id = coalesce(?18, external_id),
         margin_cap = iif(?7, ?19, margin_cap),
-        count = iif(?7, ?20, count)
+        count = iif(?7, ?20, count),
+        filter = iif(?21, ?22, filter)
     where id = ?1 and tenant_id = ?2 and deleted_at is null";
 
 const CALLED: &str = "
@@ -172,6 +175,7 @@ pub(super) fn create(
             new.external_id.as_ref().map(ExternalId::as_str),
             limits.margin_cap,
             limits.count.map(Count::as_str),
+            new.filter.as_ref().map(Filter::to_string),
         ];
         execute(tx, INSERT, row)
     })?;
@@ -271,6 +275,8 @@ pub(super) fn change(
             change.external_id.as_ref().map(ExternalId::as_str),
             limits.margin_cap,
             limits.count.map(Count::as_str),
+            change.filter.is_some(),
+            change.filter.iter().flatten().next().map(Filter::to_string),
         ];
         execute(tx, CHANGE, row)
     })?;
@@ -356,6 +362,10 @@ fn destination(row: &Row<'_>) -> Result<Destination, Fault> {
         name: row.get(21)?,
         url: row.get(22)?,
         event_types,
+        filter: row
+            .get::<_, Option<String>>(36)?
+            .as_deref()
+            .map(Filter::stored),
         state: word(row, 24, ("destinations", "state"))?,
         limits,
         effective: limits.or_tier(&tier_settings(row, 11)?),

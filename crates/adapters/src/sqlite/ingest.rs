@@ -1,9 +1,11 @@
 //! Accepting events.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 use domain::destination::DestinationState;
 use domain::event::{Audience, MAX_DESTINATIONS, NewEvent};
+use domain::filter::{Filters, Subscriber};
 use domain::ids::{DestinationId, TenantId};
 use domain::time::Timestamp;
 use domain::trace::TraceContext;
@@ -14,6 +16,7 @@ use super::accepted::went_to;
 use super::fault::Fault;
 use super::keys;
 use super::rows::{all, execute, first, word};
+use crate::subscriber;
 
 const KNOWN: &str = "
     -- accept_events: is it there already
@@ -25,7 +28,7 @@ const DESTINATION: &str = "
 
 const SUBSCRIBERS: &str = "
     -- accept_events: who subscribes
-    select d.id from destinations d
+    select d.id, d.filter from destinations d
     where d.tenant_id = ?1 and d.deleted_at is null and d.state <> 'disabled'
         and subscribes(d.event_types, ?2)
     order by d.id limit ?3";
@@ -54,13 +57,14 @@ pub(super) fn accept_events(
     let mut audiences = Audiences {
         tx,
         resolved: HashMap::new(),
+        filters: Filters::default(),
+        asked: 0,
     };
-    let mut written = 0;
     let mut accept = |event: &NewEvent| -> Result<(Acceptance, usize), Fault> {
         if let Some(asked) = &event.idempotency
             && let Some(answer) = keys::known(tx, now, event.tenant, asked)?
         {
-            return Ok((answer, written));
+            return Ok((answer, audiences.asked));
         }
         let answer = if first(tx, KNOWN, [event.id.to_string()], |_| Ok(()))?.is_some() {
             Acceptance::Accepted(went_to(tx, event.id, event.tenant)?)
@@ -75,20 +79,19 @@ pub(super) fn accept_events(
             };
             if let Acceptance::Accepted(to) = &answer {
                 insert(tx, now, event, to)?;
-                written += to.len();
             }
             answer
         };
         if let (Some(asked), Acceptance::Accepted(_)) = (&event.idempotency, &answer) {
             keys::take(tx, now, event, asked)?;
         }
-        Ok((answer, written))
+        Ok((answer, audiences.asked))
     };
     let mut answers = Vec::with_capacity(events.len());
     for event in events {
-        let (answer, written) = accept(event)?;
+        let (answer, asked) = accept(event)?;
         answers.push(answer);
-        if written >= MAX_DELIVERIES {
+        if asked >= MAX_DELIVERIES {
             break;
         }
     }
@@ -131,7 +134,17 @@ fn insert(
 /// Whom events are for; each audience is looked up once a batch.
 struct Audiences<'a> {
     tx: &'a Transaction<'a>,
-    resolved: HashMap<(TenantId, AudienceKey), Acceptance>,
+    resolved: HashMap<(TenantId, AudienceKey), Resolved>,
+    filters: Filters,
+    /// How many destinations events were for, or would have been but for a filter.
+    asked: usize,
+}
+
+/// Whom an audience comes to.
+enum Resolved {
+    Answer(Acceptance),
+    /// Those whose filters take the event.
+    Takers(Vec<Subscriber>),
 }
 
 /// An audience as a key.
@@ -144,39 +157,66 @@ enum AudienceKey {
 impl Audiences<'_> {
     /// What to answer, were the event new.
     fn of(&mut self, event: &NewEvent) -> Result<Acceptance, Fault> {
-        let subscribers = || AudienceKey::Subscribers(event.event_type.clone().unwrap_or_default());
-        let audience = (event.audience.named()).map_or_else(subscribers, AudienceKey::Destination);
+        let of_type = || AudienceKey::Subscribers(event.event_type.clone().unwrap_or_default());
+        let audience = (event.audience.named()).map_or_else(of_type, AudienceKey::Destination);
         let tenant = event.tenant.to_string();
         let key = (event.tenant, audience);
-        if let Some(answer) = self.resolved.get(&key) {
-            return Ok(answer.clone());
-        }
-        let answer = match &key.1 {
-            AudienceKey::Destination(id) => self.destination(*id, &tenant)?,
-            AudienceKey::Subscribers(event_type) => {
-                let read = |row: &rusqlite::Row<'_>| word(row, 0, ("destinations", "id"));
-                // One more than may be.
-                let wanted = (&tenant, event_type, MAX_DESTINATIONS as i64 + 1);
-                match all(self.tx, SUBSCRIBERS, wanted, read)? {
-                    found if found.len() > MAX_DESTINATIONS => Acceptance::TooManyDestinations,
-                    found => Acceptance::Accepted(found),
-                }
+        let resolved = match self.resolved.entry(key) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => {
+                let resolved = match &new.key().1 {
+                    AudienceKey::Destination(id) => {
+                        Resolved::Answer(destination(self.tx, *id, &tenant)?)
+                    }
+                    AudienceKey::Subscribers(event_type) => {
+                        subscribers(self.tx, &mut self.filters, (&tenant, event_type))?
+                    }
+                };
+                new.insert(resolved)
             }
         };
-        self.resolved.insert(key, answer.clone());
+        let (asked, answer) = match resolved {
+            Resolved::Answer(answer) => (answer.destinations().len(), answer.clone()),
+            Resolved::Takers(found) => {
+                let takers = self.filters.takers(event, found);
+                (found.len(), Acceptance::Accepted(takers))
+            }
+        };
+        self.asked += asked;
         Ok(answer)
     }
+}
 
-    fn destination(&self, id: DestinationId, tenant: &str) -> Result<Acceptance, Fault> {
-        let state = first(self.tx, DESTINATION, (id.to_string(), tenant), |row| {
-            word(row, 0, ("destinations", "state"))
-        })?;
-        Ok(match state {
-            None => Acceptance::UnknownDestination,
-            Some(DestinationState::Disabled) => Acceptance::DisabledDestination,
-            Some(DestinationState::Active | DestinationState::Paused) => {
-                Acceptance::Accepted(vec![id])
-            }
-        })
-    }
+/// How many subscribe is bounded, whatever their filters say: each of those is asked.
+fn subscribers(
+    tx: &Transaction<'_>,
+    filters: &mut Filters,
+    (tenant, event_type): (&str, &str),
+) -> Result<Resolved, Fault> {
+    let read = |row: &rusqlite::Row<'_>| {
+        let id = word(row, 0, ("destinations", "id"))?;
+        Ok((id, row.get::<_, Option<String>>(1)?))
+    };
+    // One more than may be.
+    let wanted = (tenant, event_type, MAX_DESTINATIONS as i64 + 1);
+    let found: Vec<(DestinationId, Option<String>)> = all(tx, SUBSCRIBERS, wanted, read)?;
+    Ok(match found.len() > MAX_DESTINATIONS {
+        true => Resolved::Answer(Acceptance::TooManyDestinations),
+        false => Resolved::Takers(
+            (found.into_iter())
+                .map(|(id, filter)| subscriber::read(filters, id, filter))
+                .collect(),
+        ),
+    })
+}
+
+fn destination(tx: &Transaction<'_>, id: DestinationId, tenant: &str) -> Result<Acceptance, Fault> {
+    let state = first(tx, DESTINATION, (id.to_string(), tenant), |row| {
+        word(row, 0, ("destinations", "state"))
+    })?;
+    Ok(match state {
+        None => Acceptance::UnknownDestination,
+        Some(DestinationState::Disabled) => Acceptance::DisabledDestination,
+        Some(DestinationState::Active | DestinationState::Paused) => Acceptance::Accepted(vec![id]),
+    })
 }

@@ -109,6 +109,7 @@ pub(crate) async fn furnish(store: &(impl Store + Catalog + OperationsBook)) {
         name: String::new(),
         url: "https://receiver.example/".to_owned(),
         event_types: Vec::new(),
+        filter: None,
         limits: LimitSettings::EXACT,
         pass_traceparent: false,
     };

@@ -182,6 +182,7 @@ impl Database {
             name: String::new(),
             url: "https://receiver.example/".to_owned(),
             event_types: Vec::new(),
+            filter: None,
             limits,
             pass_traceparent: false,
         };

@@ -289,8 +289,8 @@ pub enum Which {
 }
 
 /// Which events are sent to a destination again. Its own are those that have been sent
-/// there, or waited for it, and those for whoever subscribes to a type to which it
-/// subscribes now. What still waits, or is under way, is left alone.
+/// there, or waited for it, and, unless it has a filter, those for whoever subscribes to a
+/// type to which it subscribes now: filters are asked when an event is accepted. What still waits, or is under way, is left alone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResentEvents {
     /// Accepted then or later.

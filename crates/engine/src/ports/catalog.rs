@@ -6,6 +6,7 @@ use domain::ceiling::Ceiling;
 use domain::compliance::Start;
 use domain::destination::DestinationState;
 use domain::external_id::ExternalId;
+use domain::filter::Filter;
 use domain::ids::{AttemptId, DestinationId, EventId, ReplayId, TenantId};
 use domain::margin::Spread;
 use domain::policy::{LimitSettings, Policy};
@@ -170,6 +171,8 @@ pub struct NewDestination {
     pub url: String,
     /// The types of events that it subscribes to; `*` is all.
     pub event_types: Vec<String>,
+    /// Which events of these types it takes; `None` is all.
+    pub filter: Option<Filter>,
     /// Its limits, as set.
     pub limits: LimitSettings,
     /// Whether its receiver is sent `traceparent`.
@@ -187,6 +190,8 @@ pub struct DestinationChange {
     pub url: Option<String>,
     /// New subscriptions.
     pub event_types: Option<Vec<String>>,
+    /// Which events of its types it takes from now on; `Some(None)` is all.
+    pub filter: Option<Option<Filter>>,
     /// A new state.
     pub state: Option<DestinationState>,
     /// All limit columns, as they shall be from now on.
@@ -211,6 +216,9 @@ pub struct Destination {
     pub url: String,
     /// What it subscribes to.
     pub event_types: Vec<String>,
+    /// Which events of these types it takes; `None` is all. One that was written by hand
+    /// and makes no sense says so, and takes none.
+    pub filter: Option<Filter>,
     /// Whether it takes starts.
     pub state: DestinationState,
     /// Its limits, as set.

@@ -56,6 +56,7 @@ impl Paceline {
                 name: name.to_owned(),
                 url: "https://else.example".to_owned(),
                 event_types: Vec::new(),
+                filter: None,
                 limits: Default::default(),
                 state: DestinationState::Active,
                 signs: true,
@@ -88,6 +89,7 @@ fn set(row: &mut Row, wanted: &Wanted) {
     row.name.clone_from(&wanted.name);
     row.url.clone_from(&wanted.url);
     row.event_types.clone_from(&wanted.event_types);
+    row.filter = wanted.filter.clone().map(Filter::kept);
     row.limits = wanted.limits;
     row.state = wanted.state_after(row.state);
 }
@@ -134,6 +136,7 @@ impl Destinations for Paceline {
             name: String::new(),
             url: String::new(),
             event_types: Vec::new(),
+            filter: None,
             limits: Default::default(),
             state: DestinationState::Active,
             signs: true,

@@ -8,6 +8,7 @@ use domain::limit::{Count, Shape};
 use domain::policy::LimitSettings;
 use http::{StatusCode, header};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
@@ -42,6 +43,11 @@ pub struct CreateDestination {
     /// The types of events that it subscribes to; `order.*` is all below one, `*` all.
     #[serde(default)]
     pub event_types: Vec<String>,
+    /// Which events of these types it takes, by their payloads: JSON pointers, and what has
+    /// to be found there. `null` is all.
+    #[serde(default)]
+    #[schema(value_type = Option<Object>, example = json!({"/region": ["eu", "us"]}))]
+    pub filter: Option<Value>,
     /// Starts per period.
     #[serde(default, deserialize_with = "object")]
     pub limits: Limits,
@@ -104,6 +110,10 @@ pub struct ChangeDestination {
     #[serde(default, deserialize_with = "not_null")]
     #[schema(value_type = Vec<String>)]
     pub event_types: Option<Vec<String>>,
+    /// Which events of its types it takes from now on; `null` for all.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Option<Object>)]
+    pub filter: Option<Option<Value>>,
     /// `paused` holds the backlog, `disabled` refuses events, `active` sends.
     #[serde(default, deserialize_with = "not_null")]
     #[schema(schema_with = text::destination_state)]
@@ -164,6 +174,9 @@ pub struct Destination {
     pub url: String,
     /// What it subscribes to.
     pub event_types: Vec<String>,
+    /// Which events of these types it takes; `null` is all.
+    #[schema(value_type = Option<Object>)]
+    pub filter: Option<Value>,
     /// Whether it takes starts.
     #[schema(schema_with = text::destination_state)]
     pub state: DestinationState,
@@ -227,6 +240,7 @@ impl From<Described> for Destination {
             name: destination.name,
             url: destination.url,
             event_types: destination.event_types,
+            filter: destination.filter.map(Value::from),
             state: destination.state,
             limits: Limits::of(&limits),
             unlimited: limits.unlimited,
@@ -262,6 +276,7 @@ impl From<CreateDestination> for DestinationDraft {
             name: body.name,
             url: body.url,
             event_types: body.event_types,
+            filter: body.filter,
             limits,
             pass_traceparent: body.pass_traceparent,
             secret: SecretDraft {
@@ -280,6 +295,7 @@ impl From<ChangeDestination> for DestinationEdit {
             name: body.name,
             url: body.url,
             event_types: body.event_types,
+            filter: body.filter,
             state: body.state,
             limits: LimitsChange {
                 unlimited: body.unlimited,

@@ -386,6 +386,7 @@ mod tests {
             name: "shop".to_owned(),
             url: "https://shop.example/".to_owned(),
             event_types: Vec::new(),
+            filter: None,
             state: DestinationState::Active,
             limits: LimitSettings::default(),
             effective: LimitSettings::default(),

@@ -4,7 +4,9 @@ use std::ops::RangeInclusive;
 
 use adapters::http::Policy;
 use domain::event::{MAX_IDEMPOTENCY_KEY_BYTES, event_type_problem, subscription_problem};
+use domain::filter::Filter;
 use domain::time::Timestamp;
+use serde_json::Value;
 use url::{Host, Url};
 
 use super::{MAX_BATCH, MAX_PAGE, ServiceError};
@@ -190,6 +192,13 @@ pub(super) fn event_types(types: &[String]) -> Result<(), ServiceError> {
         }
     }
     Ok(())
+}
+
+/// Refused by its place in the filter.
+pub(super) fn filter(json: Option<Value>) -> Result<Option<Filter>, ServiceError> {
+    json.map(Filter::parse)
+        .transpose()
+        .map_err(|refused| ServiceError::invalid(format!("filter{}", refused.at), refused.problem))
 }
 
 pub(super) fn event_type(field: &str, event_type: &str) -> Result<(), ServiceError> {

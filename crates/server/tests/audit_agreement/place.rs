@@ -116,6 +116,7 @@ impl Place {
             name: format!("{:?}", ledger.kind),
             url: "https://receiver.example/".to_owned(),
             event_types: Vec::new(),
+            filter: None,
             limits,
             pass_traceparent: false,
         };

@@ -138,6 +138,7 @@ fn wanted(per_second: u32) -> Wanted {
         name: "shop".to_owned(),
         url: "https://shop.example/hooks".to_owned(),
         event_types: vec!["order.created".to_owned()],
+        filter: None,
         limits: LimitSettings {
             per_second: Some(per_second),
             ..LimitSettings::default()

@@ -22,6 +22,7 @@ async fn world() -> (World, Arc<SqliteStore>, DestinationId) {
         name: String::new(),
         url: "https://example.com/hooks".to_owned(),
         event_types: Vec::new(),
+        filter: None,
         limits: LimitSettings::default(),
         pass_traceparent: false,
     };

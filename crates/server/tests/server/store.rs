@@ -10,6 +10,7 @@ use domain::ceiling::Ceiling;
 use domain::compliance::Start;
 use domain::destination::DestinationState;
 use domain::event::{Audience, MAX_DESTINATIONS, NewEvent, is_subscribed};
+use domain::filter::Content;
 use domain::external_id::ExternalId;
 use domain::health::{BreakerSettings, FAILING_PERCENT, Health};
 use domain::ids::{AttemptId, DestinationId, EventId, SecretId, TenantId};
@@ -67,7 +68,10 @@ impl State {
             Audience::Destination(id) => destination.id == id,
             Audience::Subscribers | Audience::SomeSubscriber => {
                 let event_type = event.event_type.as_deref().unwrap_or_default();
-                (destination.event_types.iter()).any(|types| is_subscribed(types, event_type))
+                let content = Content::of(&event.content_type, &event.payload);
+                let mut types = destination.event_types.iter();
+                types.any(|types| is_subscribed(types, event_type))
+                    && (destination.filter.iter()).all(|filter| filter.takes(&content))
             }
         };
         let found: Vec<&Destination> = self.destinations.iter().filter(wanted).collect();
@@ -136,6 +140,7 @@ impl Catalog for FakeStore {
             name: new.name.clone(),
             url: new.url.clone(),
             event_types: new.event_types.clone(),
+            filter: new.filter.clone(),
             state: DestinationState::Active,
             limits: new.limits,
             effective: new.limits.or_tier(&TIER),
@@ -217,6 +222,9 @@ impl Catalog for FakeStore {
         destination.effective = destination.limits.or_tier(&TIER);
         if let Some(event_types) = change.event_types {
             destination.event_types = event_types;
+        }
+        if let Some(filter) = change.filter {
+            destination.filter = filter;
         }
         Ok(destination.clone())
     }

@@ -312,6 +312,7 @@ pub async fn a_destination_is_found_by_what_its_platform_calls_it(world: &World)
         name: String::new(),
         url: "https://receiver.example/".to_owned(),
         event_types: Vec::new(),
+        filter: None,
         limits: LimitSettings::default(),
         pass_traceparent: false,
     };

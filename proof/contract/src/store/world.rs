@@ -119,6 +119,7 @@ impl World {
             name: String::new(),
             url: "https://receiver.example/hooks".to_owned(),
             event_types: Vec::new(),
+            filter: None,
             limits: LimitSettings::EXACT,
             pass_traceparent: false,
         };

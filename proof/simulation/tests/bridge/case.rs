@@ -76,6 +76,7 @@ pub(crate) async fn furnish(
             name: String::new(),
             url: "https://receiver.example/".to_owned(),
             event_types: Vec::new(),
+            filter: None,
             limits: *limits,
             pass_traceparent: false,
         };

@@ -33,7 +33,10 @@ const WANTED: &str = "e.created_at >= r.died_from and e.created_at < r.died_befo
             ))
             and (
                 r.event_id is not null
-                or (not e.directed and subscribes(d.event_types, e.event_type))
+                or (
+                    not e.directed and d.filter is null
+                    and subscribes(d.event_types, e.event_type)
+                )
                 or exists (
                     select from ledger a
                     where a.event_id = e.id and a.destination_id = r.destination_id

@@ -41,7 +41,10 @@ const EXAMINED: &str = "
         ))
         and (
             r.event_id is not null
-            or (e.directed = 0 and subscribes(d.event_types, e.event_type))
+            or (
+                e.directed = 0 and d.filter is null
+                and subscribes(d.event_types, e.event_type)
+            )
             or exists (
                 select 1 from ledger a indexed by ledger_of_event
                 where a.event_id = e.id and a.destination_id = r.destination_id

@@ -26,6 +26,11 @@ pub struct Settings {
     #[arg(long = "type", alias = "event-type", value_name = "TYPE")]
     pub event_types: Vec<String>,
 
+    /// Which events of these types to take, by their payloads, such as
+    /// `{"/region": ["eu", "us"]}`; `@FILE` reads it from a file, `none` for all.
+    #[arg(long, value_name = "JSON")]
+    pub filter: Option<Filter>,
+
     #[command(flatten)]
     pub limits: RateLimits,
 
@@ -154,6 +159,30 @@ impl std::fmt::Debug for Header {
     }
 }
 
+/// A filter as JSON, from the argument or a file; `null` for `none`. The server says what
+/// is wrong in it.
+#[derive(Debug, Clone)]
+pub struct Filter(Value);
+
+impl FromStr for Filter {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == NONE {
+            return Ok(Self(Value::Null));
+        }
+        let read = match text.strip_prefix('@') {
+            None => Ok(text.to_owned()),
+            Some(file) => std::fs::read_to_string(file)
+                .map_err(|problem| format!("cannot read {file}: {problem}")),
+        };
+        match serde_json::from_str(&read?) {
+            Ok(Value::Object(filter)) => Ok(Self(filter.into())),
+            Ok(_) => Err("expected a JSON object, @FILE or none".to_owned()),
+            Err(problem) => Err(format!("expected JSON, @FILE or none: {problem}")),
+        }
+    }
+}
+
 /// A number, or `none`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Setting<T = u32>(pub Option<T>);
@@ -191,6 +220,7 @@ impl Settings {
             ("name", self.name.clone().map(Value::from)),
             ("external_id", self.external_id.clone().map(Value::from)),
             ("event_types", event_types),
+            ("filter", self.filter.clone().map(|filter| filter.0)),
             ("max_in_flight", number(self.max_in_flight)),
             ("safety_margin", number(self.safety_margin)),
             ("margin_cap", number(self.margin_cap)),
