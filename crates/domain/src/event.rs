@@ -126,7 +126,8 @@ pub struct Idempotency {
 pub enum Audience {
     /// One destination.
     Destination(DestinationId),
-    /// Every destination of the tenant that subscribes to the event's type.
+    /// Every destination of the tenant that subscribes to the event's type, and whose
+    /// filter takes its payload.
     Subscribers,
     /// The same, if there is one at least.
     SomeSubscriber,

@@ -1,6 +1,7 @@
 //! What is decided, case by case.
 
 use domain::destination::DestinationState;
+use domain::filter::Filter;
 use domain::ids::DestinationId;
 use domain::policy::LimitSettings;
 use operator::destinations::{Refusal, Row, Stored, Wanted};
@@ -63,12 +64,14 @@ fn each_case_has_its_steps() {
     let paused = other(|row| row.state = DestinationState::Paused);
     let disabled = other(|row| row.state = DestinationState::Disabled);
     let fewer = other(|row| row.event_types.truncate(1));
+    let filtered = other(|row| row.filter = Some(Filter::stored(r#"{"/total": 1}"#)));
     #[rustfmt::skip] // one to a line
     let cases = [
         ("nothing", Stored::Absent, There, vec![Create], Reason::Synced),
         ("nothing to sign with", Stored::Absent, MISSING, vec![], Reason::SecretMissing),
         ("as wanted", Stored::Ours(row()), There, vec![], Reason::Synced),
         ("secret gone", Stored::Ours(row()), MISSING, vec![], Reason::SecretMissing),
+        ("filtered by SQL", Stored::Ours(filtered), There, vec![Change(ID)], Reason::Synced),
         ("moved", Stored::Ours(moved.clone()), There, vec![Change(ID)], Reason::Synced),
         ("moved, secret gone", Stored::Ours(moved), MISSING, vec![Change(ID)], Reason::SecretMissing),
         ("unsigned", Stored::Ours(unsigned.clone()), There, vec![Rotate(ID)], Reason::Synced),

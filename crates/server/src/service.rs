@@ -465,8 +465,8 @@ impl Service {
                     Err(ServiceError::invalid(
                         "type",
                         format!(
-                            "no destination subscribes to {event_type}, or none has a filter that \
-                            takes this; nothing was written"
+                            "no destination subscribes to {event_type}, or its filter does not \
+                            take this; nothing was written"
                         ),
                     ))
                 }

@@ -252,6 +252,7 @@ macro_rules! backlog_contract {
             an_event_is_sent_again_whatever_became_of_it
             an_event_is_sent_to_another_destination
             what_a_destination_has_missed_is_sent_again
+            one_with_a_filter_is_sent_what_went_there
             a_time_and_a_type_are_sent_again
             a_resend_keeps_to_its_share_and_is_cancelled
             several_at_once_send_each_once

@@ -14,6 +14,7 @@ pub mod answers;
 pub mod catalog;
 pub mod claim;
 pub mod coarse;
+pub mod filters;
 pub mod fleet;
 pub mod health;
 pub mod held;
@@ -55,6 +56,16 @@ macro_rules! store_contract {
             payloads_come_back_byte_for_byte
             an_event_for_nobody_is_refused_where_there_has_to_be_somebody
             what_goes_to_very_many_is_written_in_parts
+        );
+        $crate::store_contract!(@module $world, filters:
+            an_event_goes_where_filters_take_it
+            an_event_that_names_its_destination_passes_its_filter
+            an_event_that_no_filter_takes_is_for_nobody
+            a_repeated_event_goes_where_it_went
+            a_filter_is_changed_and_removed
+            a_filter_is_set_by_sql
+            subscribers_count_whatever_their_filters_say
+            filters_in_the_store_say_what_they_say_outside
         );
         $crate::store_contract!(@module $world, idempotency:
             the_same_key_and_content_is_the_same_event

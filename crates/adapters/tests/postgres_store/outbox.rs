@@ -185,6 +185,29 @@ async fn types_go_to_their_subscribers() {
     assert_eq!(waiting(&database, none).await, Vec::<String>::new());
 }
 
+/// As if they had come by the API.
+#[tokio::test]
+async fn filters_are_asked_of_rows() {
+    let database = Database::create().await;
+    let (small, large) = (destination(&database).await, destination(&database).await);
+    for (to, filter) in [(small, "1"), (large, r#"{"gte": 100}"#)] {
+        let set = format!(
+            "update destinations set event_types = '{{*}}', filter = '{{\"/total\": {filter}}}'
+            where id = '{to}'"
+        );
+        database.sql(&set).await;
+    }
+    let insert = r#"insert into paceline.outbox (event_type, payload) values
+        ('order.paid', '{"total": 100}'), ('order.paid', '{"total": 1}'),
+        ('order.paid', '{"total": 2}')"#;
+    database.sql(insert).await;
+    relay_all(&database).await;
+    assert_eq!(waiting(&database, large).await, [r#"{"total": 100}"#]);
+    assert_eq!(waiting(&database, small).await, [r#"{"total": 1}"#]);
+    let events = "select count(*) from events";
+    assert_eq!(database.number(events).await, 3, "one is for nobody");
+}
+
 /// Rows of a destination keep their order although many relays work on many
 /// destinations; and each row is one event.
 #[tokio::test]

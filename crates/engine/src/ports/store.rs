@@ -38,11 +38,12 @@ pub trait Store: Send + Sync {
     /// [`Acceptance::Accepted`] is durable. One event's refusal does not touch
     /// the others. The answers are in the order of `events`.
     ///
-    /// There may be fewer answers than events, but at least one, where they go to
-    /// more than [`MAX_DELIVERIES`] destinations together: of the others nothing is
-    /// written yet, so that a step stays short; ask again with them. An event with
-    /// more than [`domain::event::MAX_DESTINATIONS`] subscribers is refused, and so
-    /// is one without any that is for [`domain::event::Audience::SomeSubscriber`].
+    /// There may be fewer answers than events, but at least one, where more than
+    /// [`MAX_DELIVERIES`] destinations together are named or subscribe: of the others
+    /// nothing is written yet, so that a step stays short; ask again with them. An event
+    /// with more than [`domain::event::MAX_DESTINATIONS`] subscribers is refused, whatever
+    /// their filters say, and so is one that nobody's filter takes and that is for
+    /// [`domain::event::Audience::SomeSubscriber`].
     ///
     /// A retry after an error may find that the first try was committed; the
     /// event id is the key, and an id that is there already is answered as
@@ -256,8 +257,8 @@ pub const MAX_BATCHES: usize = 16;
 /// The answer for one event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Acceptance {
-    /// Durable; its attempts wait at these destinations (none, for a type
-    /// that nobody subscribes to).
+    /// Durable; its attempts wait at these destinations (none, where nobody
+    /// subscribes to its type, or no filter takes it).
     Accepted(Vec<DestinationId>),
     /// The tenant has no such destination.
     UnknownDestination,
@@ -266,7 +267,7 @@ pub enum Acceptance {
     /// More than [`domain::event::MAX_DESTINATIONS`] destinations subscribe to its
     /// type.
     TooManyDestinations,
-    /// Nobody subscribes to its type, and somebody has to.
+    /// Nobody who subscribes to its type takes it, and somebody has to.
     NoSubscriber,
     /// The tenant has used the idempotency key before, for the same: nothing
     /// new was written, the answer is that event's.

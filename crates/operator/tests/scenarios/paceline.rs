@@ -4,6 +4,7 @@ use std::sync::{Mutex, MutexGuard};
 
 use async_trait::async_trait;
 use domain::destination::DestinationState;
+use domain::filter::Filter;
 use domain::health::Breaker;
 use domain::ids::DestinationId;
 use operator::destinations::{Destinations, Glance, Observed, Owner, Refusal, Row, Stored, Wanted};

@@ -84,7 +84,7 @@ pub struct Send {
     #[arg(long = "type", alias = "event-type", value_name = "TYPE")]
     pub event_type: Option<String>,
 
-    /// Refuse it if no destination subscribes to its type.
+    /// Refuse it if no destination subscribes to its type with a filter that takes it.
     #[arg(long)]
     pub strict: bool,
 
@@ -196,8 +196,8 @@ async fn post(send: Send) -> anyhow::Result<()> {
     let accepted: Accepted = client.send(Method::POST, "/v1/events", &body).await?;
     if let (true, Some(event_type)) = (accepted.destinations.is_empty(), &send.event_type) {
         output::aside(&format!(
-            "accepted, but no destination subscribes to {event_type}: nothing will be sent \
-             (--strict refuses such an event)"
+            "accepted, but no destination subscribes to {event_type}, or its filter does not \
+             take this: nothing will be sent (--strict refuses such an event)"
         ));
     }
     match send.connection.output {

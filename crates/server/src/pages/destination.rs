@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use axum::extract::{Path, Query, State};
 use axum::response::{Html, Response};
+use domain::filter::Filter;
 use domain::ids::{AttemptId, DestinationId, TenantId};
 use domain::limit::Shape;
 use domain::policy::LimitSettings;
@@ -43,6 +44,9 @@ const HISTORY: u32 = 10;
 struct Page {
     frame: Frame,
     one: Standing,
+    /// The types that it subscribes to.
+    takes: String,
+    filter: Option<Filter>,
     is_active: bool,
     window: Window,
     chart: Chart,
@@ -200,6 +204,8 @@ pub(super) async fn page(
     let one = standing(pages, destination.clone()).await?;
     let frame = Frame::of(pages, visitor, (&one.name, "/dashboard")).await?;
     rendered(&Page {
+        takes: destination.event_types.join(", "),
+        filter: destination.filter.clone(),
         is_active: destination.state == domain::destination::DestinationState::Active,
         window,
         chart,

@@ -14,7 +14,7 @@ use domain::ids::{DestinationId, EventId};
 use domain::policy::LimitSettings;
 use domain::trace::Incoming;
 use http::StatusCode;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::sleep;
 use zeroize::Zeroizing;
 
@@ -25,9 +25,9 @@ use super::sure::{self, Question};
 use super::visitor::{Fields, Posted, Visitor};
 use super::{Asked, Pages};
 use crate::hidden::Hidden;
-use crate::service::secrets::SecretDraft;
+use crate::service::secrets::{MadeSecret, SecretDraft};
 use crate::service::{
-    DestinationDraft, DestinationEdit, EventDraft, LimitsChange, Service, ServiceError,
+    Described, DestinationDraft, DestinationEdit, EventDraft, LimitsChange, Service, ServiceError,
 };
 
 const PART: &str = "/dashboard";
@@ -59,6 +59,7 @@ struct Form {
     name: String,
     url: String,
     event_types: String,
+    filter: String,
 }
 
 impl Form {
@@ -68,6 +69,7 @@ impl Form {
             name: text("name"),
             url: text("url"),
             event_types: text("event_types"),
+            filter: text("filter"),
         }
     }
 
@@ -79,6 +81,15 @@ impl Form {
         let words = words.filter(|word| !word.is_empty());
         words.map(str::to_owned).collect()
     }
+}
+
+/// As JSON, if there is one.
+fn filter(form: &Form) -> Result<Option<Value>, Refused> {
+    let said = Some(form.filter.as_str()).filter(|text| !text.is_empty());
+    let parsed = said.map(serde_json::from_str).transpose();
+    parsed.map_err(|problem: serde_json::Error| {
+        Refused::invalid(format!("filter: must be JSON: {problem}"))
+    })
 }
 
 /// One a line, `name: value`.
@@ -121,28 +132,8 @@ pub(super) async fn create(
 ) -> Result<Response, Refused> {
     visitor.needs(Scope::Manage)?;
     let form = Form::of(&fields);
-    let draft = headers(&fields).map(|headers| DestinationDraft {
-        external_id: None,
-        name: form.name.clone(),
-        url: form.url.clone(),
-        event_types: form.event_types(),
-        limits: LimitSettings::default(),
-        pass_traceparent: false,
-        secret: SecretDraft {
-            own: None,
-            kind: None,
-        },
-        headers,
-    });
     let service = pages.service(visitor.tenant());
-    let created = match draft {
-        Ok(draft) => service
-            .create_destination(draft)
-            .await
-            .map_err(Refused::from),
-        Err(refused) => Err(refused),
-    };
-    let (described, made) = match created {
+    let (described, made) = match created(&service, &form, &fields).await {
         Ok(created) => created,
         Err(refused) => {
             let problem = refused.said()?;
@@ -167,6 +158,28 @@ pub(super) async fn create(
     Ok(page(&pages, &visitor, id, beside).await?.into_response())
 }
 
+async fn created(
+    service: &Service,
+    form: &Form,
+    fields: &Fields,
+) -> Result<(Described, MadeSecret), Refused> {
+    let draft = DestinationDraft {
+        external_id: None,
+        name: form.name.clone(),
+        url: form.url.clone(),
+        event_types: form.event_types(),
+        filter: filter(form)?,
+        limits: LimitSettings::default(),
+        pass_traceparent: false,
+        secret: SecretDraft {
+            own: None,
+            kind: None,
+        },
+        headers: headers(fields)?,
+    };
+    Ok(service.create_destination(draft).await?)
+}
+
 /// What it is now.
 pub(super) async fn show(
     State(pages): Asked,
@@ -189,6 +202,7 @@ async fn filled(pages: &Pages, visitor: &Visitor, id: DestinationId) -> Result<P
             name: destination.name,
             url: destination.url,
             event_types: destination.event_types.join(" "),
+            filter: (destination.filter).map_or(String::new(), |filter| filter.to_string()),
         },
         header_names: described.header_names.join(", "),
         is_disabled: destination.state == DestinationState::Disabled,
@@ -234,6 +248,7 @@ async fn changed(
         name: Some(form.name.clone()),
         url: Some(form.url.clone()),
         event_types: Some(form.event_types()),
+        filter: Some(filter(form)?),
         limits: LimitsChange::default(),
         headers,
         ..DestinationEdit::default()

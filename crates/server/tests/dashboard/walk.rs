@@ -547,6 +547,7 @@ async fn a_destination_is_added_changed_and_deleted(world: &World) {
         ("name", "shop \"a\""),
         ("event_types", "order.paid, customer.*"),
         ("headers", "x-key: hush"),
+        ("filter", "{\"/total\": {\"gte\": 1}}"),
     ];
     let page = world.post(&guest, "/dashboard/destinations", &fields).await;
     assert_eq!(page.status, 422, "{}", page.text);
@@ -594,6 +595,17 @@ async fn a_destination_is_added_changed_and_deleted(world: &World) {
         (&json!("shop \"a\""), &json!(["x-key"]))
     );
 
+    assert_eq!(made["filter"], json!({"/total": {"gte": 1}}));
+    let mut wrong = good;
+    for (filter, says) in [
+        ("{", "filter: must be JSON"),
+        ("{\"a\": 1}", "filter[&#34;a&#34;]: "),
+    ] {
+        wrong[4].1 = filter;
+        let page = world.post(&guest, "/dashboard/destinations", &wrong).await;
+        assert!(page.text.contains(says), "{}", page.text);
+    }
+
     let edit = format!("/dashboard/destinations/{id}/edit");
     let page = world.get(&guest, &edit).await;
     assert!(
@@ -626,7 +638,11 @@ async fn a_destination_is_added_changed_and_deleted(world: &World) {
     let replacing = [&other[..], &[("replace_headers", "yes")]].concat();
     let page = world.post(&guest, &edit, &replacing).await;
     assert_eq!(page.status, 303, "{}", page.text);
-    assert_eq!(now().await["headers"], json!(["x-other"]));
+    let replaced = now().await;
+    assert_eq!(
+        (&replaced["headers"], &replaced["filter"]),
+        (&json!(["x-other"]), &Value::Null)
+    );
     other[0].1 = "no url";
     let page = world.post(&guest, &edit, &other).await;
     assert_eq!(page.status, 422, "{}", page.text);

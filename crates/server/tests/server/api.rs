@@ -128,6 +128,15 @@ async fn what_is_wrong_with_a_destination_is_named() {
             json!({"url": url, "event_types": ["ok", "not ok"]}),
             "event_types[1]",
         ),
+        (json!({"url": url, "filter": []}), "filter"),
+        (
+            json!({"url": url, "filter": {"total": 1}}),
+            r#"filter["total"]"#,
+        ),
+        (
+            json!({"url": url, "filter": {"any": [{"/a": 1}, {"/b": {"gte": true}}]}}),
+            r#"filter.any[1]["/b"].gte"#,
+        ),
     ] {
         world
             .post("/v1/destinations", &body)
@@ -283,6 +292,41 @@ async fn an_event_goes_to_its_destination_or_to_the_types_subscribers() {
             .as_deref(),
         Some("order.paid")
     );
+}
+
+/// It is in force for the next event, however it was set; what is wrong with one changes
+/// nothing.
+#[tokio::test]
+async fn a_filter_is_set_changed_and_removed() {
+    let world = World::new();
+    let filter = json!({"/total": {"gte": 100}, "/region": ["eu", null]});
+    let body = json!({"event_types": ["*"], "filter": filter});
+    let path = world.destination(body.clone()).await;
+    assert_eq!(world.get(&path).await.json["filter"], filter);
+    let takes = async |payload: Value| {
+        let event = json!({"type": "order.paid", "payload": payload});
+        let answer = world.post("/v1/events", event).await.json;
+        !answer["destinations"].as_array().unwrap().is_empty()
+    };
+    let (large, small) = (json!({"total": 100, "region": "eu"}), json!({"total": 99}));
+    assert!(takes(large.clone()).await && !takes(small.clone()).await);
+    let strict = json!({"type": "t", "payload": small, "strict": true});
+    world.post("/v1/events", strict).await.refuses(422, "type");
+
+    let renamed = world.patch(&path, json!({"name": "shop"})).await;
+    assert_eq!(renamed.json["filter"], filter);
+    let wrong = json!({"name": "other", "filter": {"/total": {"above": 1}}});
+    world
+        .patch(&path, wrong)
+        .await
+        .refuses(422, r#"filter["/total"].above"#);
+    assert_eq!(world.get(&path).await.json, renamed.json);
+    let other = world.patch(&path, json!({"filter": {"/total": 99}})).await;
+    assert_eq!(other.json["filter"], json!({"/total": 99}));
+    assert!(!takes(large.clone()).await && takes(small.clone()).await);
+    let removed = world.patch(&path, json!({"filter": null})).await;
+    assert_eq!(removed.json["filter"], Value::Null);
+    assert!(takes(large).await && takes(small).await);
 }
 
 #[tokio::test]

@@ -11,6 +11,7 @@ use axum::Router;
 use axum::body::Body;
 use domain::backpressure::BacklogBounds;
 use domain::destination::DestinationState;
+use domain::filter::Filter;
 use domain::ids::DestinationId;
 use domain::ingest_limit::IngestLimit;
 use domain::policy::LimitSettings;
@@ -171,6 +172,34 @@ async fn what_is_made_is_as_wanted_and_signs_with_its_secret() {
     // Made again, as after a crash before it was told: refused, not doubled.
     let again = world.managed.create(&owner, &wanted(5), &secret).await;
     assert!(matches!(again, Err(Refusal::Conflict(_))));
+}
+
+/// Set, kept as it is, removed; and refused in the words of the API.
+#[tokio::test]
+async fn a_filter_is_as_wanted() {
+    let world = World::new();
+    let (owner, secret) = (owner("one"), secret("A"));
+    let with = |filter: Option<Value>| Wanted {
+        filter,
+        ..wanted(5)
+    };
+    let wrong = with(Some(json!({"/total": {"gte": null}})));
+    let refused = world.managed.create(&owner, &wrong, &secret).await;
+    let Err(Refusal::Invalid(message)) = refused else {
+        panic!("{refused:?}");
+    };
+    let says = r#"filter["/total"].gte: must be"#;
+    assert!(message.contains(says), "{message}");
+    let filter = json!({"/total": {"gte": 100}});
+    let first = with(Some(filter.clone()));
+    let id = world.managed.create(&owner, &first, &secret).await.unwrap();
+    let kept = async || {
+        let found = world.store.destination(DEFAULT_TENANT, id).await.unwrap();
+        found.filter
+    };
+    assert_eq!(kept().await, Some(Filter::kept(filter)));
+    world.managed.change(&owner, id, &wanted(5)).await.unwrap();
+    assert_eq!(kept().await, None);
 }
 
 /// In the store when it answers, as by the API: schedulers read it there.

@@ -361,14 +361,46 @@ fn an_event_for_nobody_is_noticed_and_types_can_be_cleared() {
 
     let lost = client(&["event", "send", "1", "--type", "order.payd"]);
     assert!(lost.status.success());
-    let says = "accepted, but no destination subscribes to order.payd: nothing will be sent";
+    let says = "accepted, but no destination subscribes to order.payd, or its filter";
     assert!(stderr(&lost).contains(says), "{lost:?}");
     let strict = client(&["event", "send", "1", "--type", "order.payd", "--strict"]);
     assert!(!strict.status.success());
-    let says = "type: no destination subscribes to order.payd; nothing was written";
+    let says = "type: no destination subscribes to order.payd, or its filter";
     assert!(stderr(&strict).contains(says), "{strict:?}");
     let found = client(&["event", "send", "1", "--type", "order.paid", "--strict"]);
     assert_eq!(stderr(&found), "");
+
+    let file = folder.join("filter.json");
+    std::fs::write(&file, r#"{"/total": {"gte": 100}}"#).unwrap();
+    let from = format!("@{}", file.display());
+    let filtered = json(&client(&[
+        "destination",
+        "update",
+        "shop",
+        "--filter",
+        &from,
+    ]));
+    assert_eq!(
+        filtered["filter"],
+        serde_json::json!({"/total": {"gte": 100}})
+    );
+    let small = r#"{"total": 99}"#;
+    let lost = client(&["event", "send", small, "--type", "order.paid", "--strict"]);
+    assert!(
+        stderr(&lost).contains("or its filter does not take this"),
+        "{lost:?}"
+    );
+    let refused = client(&["destination", "update", "shop", "--filter", r#"{"/a": {}}"#]);
+    let says = r#"filter["/a"]: must have an operator"#;
+    assert!(stderr(&refused).contains(says), "{refused:?}");
+    let all = json(&client(&[
+        "destination",
+        "update",
+        "shop",
+        "--filter",
+        "none",
+    ]));
+    assert_eq!(all["filter"], serde_json::Value::Null);
 
     let cleared = json(&client(&[
         "destination",

@@ -168,6 +168,28 @@ pub async fn what_a_destination_has_missed_is_sent_again(world: &BacklogWorld) {
     assert_eq!(older.len(), 1, "what died before since then");
 }
 
+/// Filters are asked when an event is accepted, and not again: one that has a filter is
+/// sent what went there, and nothing that it may have left out.
+pub async fn one_with_a_filter_is_sent_what_went_there(world: &BacklogWorld) {
+    let of = world.destination().unlimited().event_types(&["paid"]);
+    let of = of.create().await;
+    let since = world.now().await;
+    let dead = world.one_that(of, Some(OutcomeKind::Failed)).await;
+    let set = |filter| format!("update destinations set filter = {filter} where id = '{of}'");
+    world.sql(&set(r#"'{"/never": 1}'"#)).await;
+    let left_out = world.accept_one(&world.typed("paid", None).await).await;
+    world.pass(Duration::from_millis(20)).await;
+    let id = world.replay_of(Which::Events(of, missed(since)), 1.0).await;
+    assert_eq!(world.replay(id).await.total, 1);
+    assert_eq!(world.resent().await, 1);
+    assert_eq!(world.tries(of, dead).await.len(), 2);
+    assert_eq!(world.tries(of, left_out).await.len(), 0);
+    world.sql(&set("null")).await;
+    world.replay_of(Which::Events(of, missed(since)), 1.0).await;
+    assert_eq!(world.resent().await, 1);
+    assert_eq!(world.tries(of, left_out).await.len(), 1);
+}
+
 /// Delivered or not, of one type, until then.
 pub async fn a_time_and_a_type_are_sent_again(world: &BacklogWorld) {
     let of = world.destination().unlimited().create().await;
