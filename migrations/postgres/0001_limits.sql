@@ -36,7 +36,8 @@ create type limit_settings as (
     max_in_flight integer,
     safety_margin double precision,
     margin_cap double precision,
-    count text
+    count text,
+    allowed_per_minute integer
 );
 
 -- What is in force for `own` under `tier`: the same as the domain's
@@ -57,6 +58,7 @@ begin
         effective.safety_margin := own.safety_margin;
         effective.margin_cap := own.margin_cap;
         effective.count := own.count;
+        effective.allowed_per_minute := own.allowed_per_minute;
     end if;
     effective.max_in_flight := coalesce(own.max_in_flight, tier.max_in_flight);
     return effective;
@@ -101,6 +103,8 @@ begin
     if (after.safety_margin is distinct from before.safety_margin
             and coalesce(after.safety_margin, 1) > coalesce(before.safety_margin, 0))
         or max_in_flight_of(after) < max_in_flight_of(before)
+        or coalesce(after.allowed_per_minute, 2147483647)
+            < coalesce(before.allowed_per_minute, 2147483647)
     then
         return false;
     end if;
@@ -354,6 +358,14 @@ create table destinations (
         check (batch_max_wait_ms between 0 and 60000),
     -- Whether its receiver is sent the trace's headers.
     pass_traceparent boolean not null default false,
+    -- Whether its receiver is asked before anything is sent to it (handshakes).
+    handshake text not null default 'none'
+        constraint destinations_check_handshake check (handshake in ('none', 'cloud_events')),
+    -- Starts per minute that its receiver allows: what the handshake came to. Null: as
+    -- many as are configured. 0: none, it has not allowed them.
+    allowed_per_minute integer
+        constraint destinations_check_allowed_per_minute
+        check (allowed_per_minute between 0 and 1000000000),
     -- What the platform calls it in its own books.
     external_id text
         constraint destinations_check_external_id check (external_id ~ '^[-A-Za-z0-9._~:@+]{1,200}$')
@@ -397,6 +409,7 @@ create table limit_history (
     safety_margin double precision,
     margin_cap double precision,
     count text,
+    allowed_per_minute integer,
     state text not null
 );
 

@@ -22,7 +22,7 @@ declare
 begin
     select t.limit_per_second, t.limit_per_minute, t.limit_per_hour, t.limit_per_day,
         t.unlimited, t.burst, t.shape, t.max_in_flight, 0::double precision,
-        null::double precision, null::text
+        null::double precision, null::text, null::integer
     into found_tier
     from tenants n join tiers t on t.name = n.tier
     where n.id = of_tenant
@@ -36,7 +36,7 @@ create function own_limits(d destinations) returns limit_settings
     return row(
         d.limit_per_second, d.limit_per_minute, d.limit_per_hour, d.limit_per_day,
         d.unlimited, d.burst, d.shape, d.max_in_flight, d.safety_margin,
-        d.margin_cap, d.count
+        d.margin_cap, d.count, d.allowed_per_minute
     )::limit_settings;
 
 -- The most that may be set for a destination: its tier's ceiling, and what it was granted
@@ -137,11 +137,11 @@ begin
     insert into limit_history (
         destination_id, in_force_from, limit_per_second, limit_per_minute, limit_per_hour,
         limit_per_day, unlimited, burst, shape, max_in_flight, safety_margin, margin_cap, count,
-        state
+        allowed_per_minute, state
     )
     select d.id, clock_timestamp(), r.limit_per_second, r.limit_per_minute, r.limit_per_hour,
         r.limit_per_day, r.unlimited, r.burst, r.shape, r.max_in_flight, r.safety_margin,
-        r.margin_cap, r.count,
+        r.margin_cap, r.count, r.allowed_per_minute,
         case when d.deleted_at is null then d.state else 'disabled' end
     from unnest(changed) as c (id)
     join destinations d on d.id = c.id
@@ -364,9 +364,9 @@ begin
     from (
         select n.name,
             row(o.limit_per_second, o.limit_per_minute, o.limit_per_hour, o.limit_per_day,
-                o.unlimited, o.burst, o.shape, o.max_in_flight, 0, null, null)::limit_settings as before,
+                o.unlimited, o.burst, o.shape, o.max_in_flight, 0, null, null, null)::limit_settings as before,
             row(n.limit_per_second, n.limit_per_minute, n.limit_per_hour, n.limit_per_day,
-                n.unlimited, n.burst, n.shape, n.max_in_flight, 0, null, null)::limit_settings as after
+                n.unlimited, n.burst, n.shape, n.max_in_flight, 0, null, null, null)::limit_settings as after
         from new_rows n join old_rows o on o.name = n.name
     ) c
     join tenants t on t.tier = c.name
@@ -403,9 +403,9 @@ begin
     select array_agg(row(
         d.id,
         row(b.limit_per_second, b.limit_per_minute, b.limit_per_hour, b.limit_per_day,
-            b.unlimited, b.burst, b.shape, b.max_in_flight, 0, null, null)::limit_settings,
+            b.unlimited, b.burst, b.shape, b.max_in_flight, 0, null, null, null)::limit_settings,
         row(a.limit_per_second, a.limit_per_minute, a.limit_per_hour, a.limit_per_day,
-            a.unlimited, a.burst, a.shape, a.max_in_flight, 0, null, null)::limit_settings
+            a.unlimited, a.burst, a.shape, a.max_in_flight, 0, null, null, null)::limit_settings
     )::tier_change)
     into changes
     from new_rows n

@@ -1,5 +1,5 @@
--- What destinations' answers come to: holds, breakers, and smart delivery's effective
--- limits at or below the configured ones.
+-- What destinations' answers come to: holds, breakers, smart delivery's effective
+-- limits at or below the configured ones, and what receivers allow when they are asked.
 
 -- One row for each destination that has anything to remember; one that is well
 -- has none. Outcomes write it, admission and claims read it.
@@ -132,3 +132,100 @@ create trigger destinations_insert_smart after insert on destinations
     for each row
     when (new.smart_delivery)
     execute function destinations_set_smart();
+
+-- ---------------------------------------------------------------------------
+-- Handshakes: whether a receiver allows that anything is sent to it.
+
+-- One row for each destination that asks. What is in force by it is the destination's
+-- `allowed_per_minute`, which has its history and revokes as any limit does.
+create table handshakes (
+    destination_id uuid primary key,
+    -- 1970: at once.
+    next_ask_at timestamptz not null default 'epoch',
+    -- Somebody asks, and nobody else does until then.
+    asking_until timestamptz,
+    -- When it was asked last, and what came of it. Null: it has yet to be.
+    asked_at timestamptz,
+    outcome text
+        constraint handshakes_check_outcome
+        check (outcome in ('allowed', 'refused', 'unreachable')),
+    -- Why it is not allowed, in words.
+    problem text,
+    -- What it has allowed stands until then, if it cannot be reached meanwhile.
+    allowed_until timestamptz,
+    -- Asked in vain, in a row.
+    failures integer not null default 0,
+    constraint handshakes_check_asked_at check ((asked_at is null) = (outcome is null))
+);
+
+create index handshakes_due on handshakes (next_ask_at);
+
+-- By whatever way it is turned on or off; and another URL is another receiver, which has
+-- allowed nothing yet. Workers keep by the epoch whether requests name the origin. By its
+-- name it comes before the trigger that decides what a change revokes, which then sees
+-- the lower limit.
+create function destinations_before_handshake() returns trigger
+    language plpgsql
+as $$
+begin
+    new.allowed_per_minute := case when new.handshake <> 'none' then 0 end;
+    if tg_op = 'UPDATE' then
+        new.epoch := greatest(new.epoch, old.epoch + 1);
+    end if;
+    return new;
+end;
+$$;
+
+create trigger destinations_before_handshake before update on destinations
+    for each row
+    when (
+        old.handshake <> new.handshake
+        or (new.handshake <> 'none' and old.url <> new.url)
+    )
+    execute function destinations_before_handshake();
+
+create trigger destinations_before_insert_handshake before insert on destinations
+    for each row
+    when (new.handshake <> 'none')
+    execute function destinations_before_handshake();
+
+create function destinations_set_handshake() returns trigger
+    language plpgsql
+as $$
+begin
+    delete from handshakes where destination_id = new.id;
+    if new.handshake <> 'none' and new.deleted_at is null then
+        insert into handshakes (destination_id) values (new.id);
+    end if;
+    return null;
+end;
+$$;
+
+create trigger destinations_set_handshake after update on destinations
+    for each row
+    when (
+        old.handshake <> new.handshake
+        or (new.handshake <> 'none' and old.url <> new.url)
+        or (new.handshake <> 'none' and old.deleted_at is null and new.deleted_at is not null)
+    )
+    execute function destinations_set_handshake();
+
+create trigger destinations_insert_handshake after insert on destinations
+    for each row
+    when (new.handshake <> 'none')
+    execute function destinations_set_handshake();
+
+-- Who resumes it wants to know at once.
+create function destinations_resume_handshake() returns trigger
+    language plpgsql
+as $$
+begin
+    update handshakes set next_ask_at = 'epoch' where destination_id = new.id;
+    return null;
+end;
+$$;
+
+create trigger destinations_resume_handshake after update on destinations
+    for each row
+    when (old.state <> 'active' and new.state = 'active' and new.handshake <> 'none')
+    execute function destinations_resume_handshake();

@@ -229,6 +229,14 @@ create table destinations (
     -- Whether its receiver is sent the trace's headers.
     pass_traceparent integer not null default 0
         constraint destinations_check_pass_traceparent check (pass_traceparent in (0, 1)),
+    -- Whether its receiver is asked before anything is sent to it (handshakes).
+    handshake text not null default 'none'
+        constraint destinations_check_handshake check (handshake in ('none', 'cloud_events')),
+    -- Starts per minute that its receiver allows: what the handshake came to. Null: as
+    -- many as are configured. 0: none, it has not allowed them.
+    allowed_per_minute integer
+        constraint destinations_check_allowed_per_minute
+        check (allowed_per_minute between 0 and 1000000000),
     -- What the platform calls it in its own books.
     external_id text
         constraint destinations_check_external_id check (
@@ -273,6 +281,7 @@ create table limit_history (
     safety_margin real,
     margin_cap real,
     count text,
+    allowed_per_minute integer,
     state text not null
 ) strict;
 

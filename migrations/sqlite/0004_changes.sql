@@ -32,6 +32,7 @@ select
     d.safety_margin,
     d.margin_cap,
     d.count,
+    d.allowed_per_minute,
     iif(d.deleted_at is null, d.state, 'disabled') as state
 from (
     select *,
@@ -142,6 +143,7 @@ select
         -- Who counts something else allows other things.
         and coalesce(e.count, 'start') = coalesce(h.count, 'start')
         and coalesce(e.margin_cap, 0.01) <= coalesce(h.margin_cap, 0.01)
+        and (e.allowed_per_minute is null or e.allowed_per_minute >= h.allowed_per_minute)
         -- Null is measured, and may be larger or smaller than one that is set.
         and (
             e.safety_margin is h.safety_margin
@@ -208,6 +210,7 @@ where e.limit_per_second is not h.limit_per_second
     or e.safety_margin is not h.safety_margin
     or e.margin_cap is not h.margin_cap
     or e.count is not h.count
+    or e.allowed_per_minute is not h.allowed_per_minute
     or e.state is not h.state;
 
 -- To insert a destination here is to carry out its change: revoke, mark, write
@@ -256,11 +259,11 @@ begin
     insert into limit_history (
         destination_id, in_force_from,
         limit_per_second, limit_per_minute, limit_per_hour, limit_per_day, unlimited, burst, shape,
-        max_in_flight, safety_margin, margin_cap, count, state
+        max_in_flight, safety_margin, margin_cap, count, allowed_per_minute, state
     )
     select destination_id, c.now + iif(new.revokes, 1000, 0),
         limit_per_second, limit_per_minute, limit_per_hour, limit_per_day, unlimited, burst, shape,
-        max_in_flight, safety_margin, margin_cap, count, state
+        max_in_flight, safety_margin, margin_cap, count, allowed_per_minute, state
     from effective_limits, store_clock c
     where destination_id = new.destination_id;
 
@@ -273,7 +276,8 @@ end;
 create trigger destinations_after_update
 after update of
     tenant_id, url, limit_per_second, limit_per_minute, limit_per_hour, limit_per_day, unlimited,
-    burst, shape, max_in_flight, safety_margin, margin_cap, count, state, deleted_at
+    burst, shape, max_in_flight, safety_margin, margin_cap, count, allowed_per_minute, state,
+    deleted_at
 on destinations
 when old.url is not new.url
     or old.tenant_id is not new.tenant_id
@@ -296,11 +300,11 @@ begin
     insert into limit_history (
         destination_id, in_force_from,
         limit_per_second, limit_per_minute, limit_per_hour, limit_per_day, unlimited, burst, shape,
-        max_in_flight, safety_margin, margin_cap, count, state
+        max_in_flight, safety_margin, margin_cap, count, allowed_per_minute, state
     )
     select destination_id, c.now,
         limit_per_second, limit_per_minute, limit_per_hour, limit_per_day, unlimited, burst, shape,
-        max_in_flight, safety_margin, margin_cap, count, state
+        max_in_flight, safety_margin, margin_cap, count, allowed_per_minute, state
     from effective_limits, store_clock c
     where destination_id = new.id;
 end;

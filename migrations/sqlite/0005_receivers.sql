@@ -1,5 +1,5 @@
--- What destinations' answers come to: holds, breakers, and smart delivery's effective
--- limits at or below the configured ones.
+-- What destinations' answers come to: holds, breakers, smart delivery's effective
+-- limits at or below the configured ones, and what receivers allow when they are asked.
 
 -- One row for each destination that has anything to remember; one that is well
 -- has none. Outcomes write it, admission and claims read it.
@@ -117,4 +117,62 @@ begin
     select new.id, c.now from store_clock c;
     insert into smart_history (destination_id, in_force_from, reason)
     select new.id, c.now, 'configured' from store_clock c;
+end;
+
+-- ---------------------------------------------------------------------------
+-- Handshakes: whether a receiver allows that anything is sent to it.
+
+-- One row for each destination that asks. What is in force by it is the destination's
+-- `allowed_per_minute`, which has its history and revokes as any limit does.
+create table handshakes (
+    destination_id text primary key,
+    -- 0: at once.
+    next_ask_at integer not null default 0,
+    -- Somebody asks, and nobody else does until then.
+    asking_until integer,
+    -- When it was asked last, and what came of it. Null: it has yet to be.
+    asked_at integer,
+    outcome text
+        constraint handshakes_check_outcome
+        check (outcome in ('allowed', 'refused', 'unreachable')),
+    -- Why it is not allowed, in words.
+    problem text,
+    -- What it has allowed stands until then, if it cannot be reached meanwhile.
+    allowed_until integer,
+    -- Asked in vain, in a row.
+    failures integer not null default 0,
+    constraint handshakes_check_asked_at check ((asked_at is null) = (outcome is null))
+) strict, without rowid;
+
+create index handshakes_due on handshakes (next_ask_at);
+
+-- By whatever way it is turned on or off; and another URL is another receiver, which has
+-- allowed nothing yet. Workers keep by the epoch whether requests name the origin.
+create trigger destinations_set_handshake
+after update of handshake, url, deleted_at on destinations
+when old.handshake <> new.handshake
+    or (new.handshake <> 'none' and old.url is not new.url)
+    or (new.handshake <> 'none' and old.deleted_at is null and new.deleted_at is not null)
+begin
+    delete from handshakes where destination_id = new.id;
+    insert into handshakes (destination_id)
+    select new.id where new.handshake <> 'none' and new.deleted_at is null;
+    update destinations set allowed_per_minute = iif(new.handshake = 'none', null, 0)
+    where id = new.id;
+    insert into limit_changes (destination_id, deleted_at, revokes)
+    values (new.id, new.deleted_at, 1);
+end;
+
+create trigger destinations_insert_handshake after insert on destinations
+when new.handshake <> 'none'
+begin
+    insert into handshakes (destination_id) values (new.id);
+    update destinations set allowed_per_minute = 0 where id = new.id;
+end;
+
+-- Who resumes it wants to know at once.
+create trigger destinations_resume_handshake after update of state on destinations
+when old.state <> 'active' and new.state = 'active' and new.handshake <> 'none'
+begin
+    update handshakes set next_ask_at = 0 where destination_id = new.id;
 end;

@@ -1,5 +1,5 @@
 //! The `Sender` over HTTP/1.1: one POST, once, to exactly the address that was
-//! chosen for it.
+//! chosen for it; and the `Asker`, one OPTIONS by the same rules.
 //!
 //! ```text
 //!  Target ─ endpoint ─► pool ── idle, still ready ────────────────────► Prepared
@@ -46,7 +46,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use engine::ports::{Prepared, SendError, Sender, Target};
+use domain::handshake::{Origin, Reply};
+use domain::ids::DestinationId;
+use engine::ports::{Asker, Prepared, Question, SendError, Sender, Target};
 use futures_util::FutureExt;
 use rustls::pki_types::CertificateDer;
 use tokio::time::timeout;
@@ -76,6 +78,8 @@ pub struct HttpOptions {
     pub name_servers: Vec<SocketAddr>,
     /// What opens the sockets.
     pub dial: Arc<dyn Dial>,
+    /// Who receivers are asked as.
+    pub origin: Option<Origin>,
     /// Roots to trust besides the host's.
     pub extra_roots: Vec<CertificateDer<'static>>,
     /// Idle connections kept for one destination.
@@ -97,6 +101,7 @@ impl Default for HttpOptions {
             policy: Policy::default(),
             name_servers: Vec::new(),
             dial: Arc::new(DialDirect),
+            origin: None,
             extra_roots: Vec::new(),
             max_idle_per_destination: 64,
             max_idle: 4096,
@@ -119,6 +124,7 @@ pub struct HttpSender {
     connector: Arc<Connector>,
     connections: Arc<Connections>,
     endpoints: Endpoints,
+    origin: Option<Origin>,
 }
 
 impl HttpSender {
@@ -142,6 +148,7 @@ impl HttpSender {
             policy,
             connections: Arc::new(Connections::new(limits)),
             endpoints: Endpoints::default(),
+            origin: options.origin,
         }
     }
 
@@ -185,6 +192,22 @@ impl HttpSender {
                 return Some(connection);
             }
         }
+    }
+
+    /// A connection to there that is ready for one request.
+    async fn exchange(
+        &self,
+        destination: DestinationId,
+        endpoint: Arc<Endpoint>,
+        limit: Duration,
+    ) -> Result<Exchange, SendError> {
+        let key = Key {
+            destination,
+            origin: Arc::clone(&endpoint.origin),
+        };
+        let connection = self.connection(&key, &endpoint, limit).await?;
+        let connections = Arc::clone(&self.connections);
+        Ok(Exchange::new(connection, key, endpoint, connections))
     }
 
     /// One that is idle, or the next that is opened or comes back. Dropped, it leaves
@@ -241,18 +264,26 @@ impl Dialling {
 impl Sender for HttpSender {
     async fn prepare(&self, target: &Target) -> Result<Box<dyn Prepared>, SendError> {
         let endpoint = self.endpoints.of(target, &self.policy)?;
-        let key = Key {
-            destination: target.destination,
-            origin: Arc::clone(&endpoint.origin),
+        let exchange = self.exchange(target.destination, endpoint, target.timeout);
+        let origin = self.origin.as_ref().filter(|_| target.names_origin);
+        Ok(Box::new(exchange.await?.naming(origin)?))
+    }
+}
+
+#[async_trait]
+impl Asker for HttpSender {
+    fn origin(&self) -> Option<&Origin> {
+        self.origin.as_ref()
+    }
+
+    async fn ask(&self, question: &Question, limit: Duration) -> Result<Reply, SendError> {
+        let asking = async {
+            let endpoint = Arc::new(Endpoint::parse(&question.url, &self.policy)?);
+            let exchange = self.exchange(question.destination, endpoint, limit);
+            let exchange = exchange.await?.naming(self.origin.as_ref())?;
+            exchange.ask(question.per_minute, limit).await
         };
-        let connection = self.connection(&key, &endpoint, target.timeout);
-        let connection = connection.await?;
-        let connections = Arc::clone(&self.connections);
-        Ok(Box::new(Exchange::new(
-            connection,
-            key,
-            endpoint,
-            connections,
-        )))
+        let asked = timeout(limit, asking).await;
+        asked.unwrap_or(Err(SendError::TimedOut(limit)))
     }
 }

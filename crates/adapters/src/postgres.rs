@@ -56,6 +56,7 @@ mod fleet;
 mod fold;
 mod found_attempts;
 mod found_events;
+mod handshakes;
 mod harm;
 mod health;
 mod health_book;

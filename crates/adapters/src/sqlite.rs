@@ -34,6 +34,7 @@ mod fleet;
 mod found_attempts;
 mod found_events;
 mod group;
+mod handshakes;
 mod harm;
 mod health;
 mod health_book;

@@ -91,7 +91,10 @@ impl Circumstances<'_> {
             DestinationState::Active => {}
         }
         if self.policy.rate == Rate::Paused {
-            return (Reason::ZeroLimit, None);
+            return match self.policy.allowed_per_minute {
+                Some(0) => (Reason::NotAllowed, None),
+                _ => (Reason::ZeroLimit, None),
+            };
         }
         if let Some(slot) = self.next_slot() {
             return self.permitted(slot);

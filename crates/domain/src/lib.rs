@@ -28,6 +28,7 @@ pub mod event;
 pub mod explain;
 pub mod external_id;
 pub mod filter;
+pub mod handshake;
 pub mod header;
 pub mod health;
 pub mod ids;

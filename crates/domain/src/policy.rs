@@ -41,6 +41,10 @@ pub struct LimitSettings {
     pub margin_cap: Option<f64>,
     /// Until when a request counts. `None` for its start.
     pub count: Option<Count>,
+    /// Starts per minute that the receiver allows, by [`crate::handshake`]; `0` for none
+    /// yet. Nobody sets it: it is a window of its own beside what is set, and takes
+    /// nothing from the tier.
+    pub allowed_per_minute: Option<u32>,
 }
 
 /// A setting that makes no sense, named by its column.
@@ -75,6 +79,7 @@ impl LimitSettings {
         safety_margin: Some(0.0),
         margin_cap: None,
         count: None,
+        allowed_per_minute: None,
     };
 
     /// The four limits with their periods, the shortest first.
@@ -95,8 +100,8 @@ impl LimitSettings {
     }
 
     /// These settings with the tier's limits, shape and burst where they
-    /// inherit. `max_in_flight`, both margins and `count` are the destination's own;
-    /// the first falls back to the tier's if it is not set.
+    /// inherit. `max_in_flight`, both margins, `count` and what the receiver allows are
+    /// the destination's own; the first falls back to the tier's if it is not set.
     #[must_use]
     pub fn or_tier(&self, tier: &Self) -> Self {
         let max_in_flight = self.max_in_flight.or(tier.max_in_flight);
@@ -111,6 +116,7 @@ impl LimitSettings {
             safety_margin: self.safety_margin,
             margin_cap: self.margin_cap,
             count: self.count,
+            allowed_per_minute: self.allowed_per_minute,
             ..*tier
         }
     }
@@ -180,6 +186,7 @@ impl LimitSettings {
             max_in_flight: self.max_in_flight.unwrap_or(default).max(1),
             margin: self.margin(),
             count: self.count.unwrap_or_default(),
+            allowed_per_minute: self.allowed_per_minute,
             pace: None,
         }
     }
@@ -198,7 +205,19 @@ impl LimitSettings {
         }
     }
 
+    /// The lower of what is set and what the receiver allows, minute by minute.
     fn rate(&self) -> Rate {
+        let set = self.set_rate();
+        match self.allowed_per_minute {
+            None => set,
+            Some(most) => match Limit::new(most.min(MAX_LIMIT), Period::Minute) {
+                None => Rate::Paused,
+                Some(allowed) => set.within(allowed),
+            },
+        }
+    }
+
+    fn set_rate(&self) -> Rate {
         if self.unlimited {
             return Rate::Unlimited;
         }
@@ -251,6 +270,8 @@ pub struct Policy {
     pub margin: Margin,
     /// Until when a request counts in them.
     pub count: Count,
+    /// What the receiver allows, which is in `rate` already: for whoever says why.
+    pub allowed_per_minute: Option<u32>,
     /// What smart delivery makes of it: slots are planned no faster.
     pub pace: Option<Pace>,
 }
@@ -264,6 +285,27 @@ pub enum Rate {
     Unlimited,
     /// Windows, spacing, or both.
     Limited(Limited),
+}
+
+impl Rate {
+    /// The same, and this window beside it.
+    fn within(self, window: Limit) -> Self {
+        let mut limited = match self {
+            Self::Paused => return Self::Paused,
+            Self::Unlimited => Limited {
+                windows: Vec::new(),
+                pacing: None,
+            },
+            Self::Limited(limited) => limited,
+        };
+        let windows = &mut limited.windows;
+        let at = windows.partition_point(|one| one.period < window.period);
+        match windows.get_mut(at).filter(|one| one.period == window.period) {
+            Some(same) => same.max = same.max.min(window.max),
+            None => windows.insert(at, window),
+        }
+        Self::Limited(limited)
+    }
 }
 
 /// Windows that hold at most L starts each, and a spacing. At least one of
@@ -456,7 +498,75 @@ mod tests {
         safety_margin: None,
         margin_cap: None,
         count: None,
+        allowed_per_minute: None,
     };
+
+    #[test]
+    fn what_the_receiver_allows_is_a_window_beside_what_is_set() {
+        let allowed = |own: LimitSettings, most: u32| {
+            let own = LimitSettings {
+                allowed_per_minute: Some(most),
+                ..own
+            };
+            own.or_tier(&TIER).policy()
+        };
+        let windows = |policy: &Policy| match &policy.rate {
+            Rate::Limited(limited) => limited.windows.clone(),
+            other => panic!("{other:?}"),
+        };
+        let minute = |most: u32| Limit::new(most, Period::Minute).unwrap();
+        let (second, hour) = (Limit::new(10, Period::Second), Limit::new(9, Period::Hour));
+        // The tier's bucket stays, and refills no slower.
+        let tier = allowed(LimitSettings::default(), 60);
+        assert_eq!(windows(&tier), [minute(60)]);
+        let own = LimitSettings {
+            per_second: Some(10),
+            per_minute: Some(100),
+            per_hour: Some(9),
+            ..LimitSettings::default()
+        };
+        let both = [second.unwrap(), minute(60), hour.unwrap()];
+        assert_eq!(windows(&allowed(own, 60)), both);
+        let as_set = [second.unwrap(), minute(100), hour.unwrap()];
+        assert_eq!(windows(&allowed(own, 120)), as_set, "the lower counts");
+        let without = LimitSettings {
+            per_minute: None,
+            ..own
+        };
+        assert_eq!(windows(&allowed(without, 60)), both);
+        let unlimited = LimitSettings {
+            unlimited: true,
+            ..LimitSettings::default()
+        };
+        assert_eq!(windows(&allowed(unlimited, 7)), [minute(7)]);
+        // A bucket of a minute holds more than the receiver takes in one.
+        let bucket = LimitSettings {
+            per_minute: Some(100),
+            burst: Some(50),
+            shape: Some(Shape::TokenBucket),
+            ..LimitSettings::EXACT
+        };
+        let policy = allowed(bucket, 60);
+        assert_eq!(policy.most_in(Duration::from_secs(59)), Some(60.0));
+    }
+
+    #[test]
+    fn what_the_receiver_has_not_allowed_is_paused() {
+        for unlimited in [false, true] {
+            let own = LimitSettings {
+                unlimited,
+                allowed_per_minute: Some(0),
+                ..LimitSettings::default()
+            };
+            assert_eq!(own.or_tier(&TIER).policy().rate, Rate::Paused);
+        }
+        let paused = LimitSettings {
+            per_hour: Some(0),
+            allowed_per_minute: Some(60),
+            ..LimitSettings::default()
+        };
+        assert_eq!(paused.policy().rate, Rate::Paused);
+    }
 
     #[test]
     fn all_null_takes_the_tiers_limit_shape_and_burst() {

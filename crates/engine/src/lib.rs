@@ -29,6 +29,7 @@
 
 pub mod backoff;
 pub mod backpressure;
+pub mod handshake;
 pub mod ingest;
 pub mod notifier;
 pub mod ports;

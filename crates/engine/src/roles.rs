@@ -16,6 +16,7 @@
 //! | reaper | ✓ | | ✓ | | |
 //! | sweep | ✓ | | ✓ | | |
 //! | replay | ✓ | | ✓ | | |
+//! | handshake | ✓ | | | ✓ | |
 //! | worker | ✓ | | | ✓ | |
 //!
 //! Every process of a role runs all of the role's loops, and none of them needs a
@@ -34,10 +35,11 @@ use rand::rngs::StdRng;
 use tokio_util::sync::CancellationToken;
 
 use crate::backpressure::{BackpressureLoop, Pressure};
+use crate::handshake::{HandshakeLoop, HandshakeOptions};
 use crate::ingest::{Ingest, IngestLoop, IngestOptions};
 use crate::notifier::{Notifier, NotifierOptions};
 use crate::ports::{
-    Backpressure, Catalog, DeliveryQueue, Operations, Outbox, Replays, Retain, Schedule,
+    Asker, Backpressure, Catalog, DeliveryQueue, Handshakes, Operations, Outbox, Replays, Retain, Schedule,
     SecretStore, Sender, Store, Survey, Tallies, Vault,
 };
 use crate::reaper::{Reaper, ReaperOptions};
@@ -83,6 +85,17 @@ pub struct Ports {
     pub tallies: Option<Arc<dyn Tallies>>,
     /// Replays that are under way.
     pub replays: Option<Arc<dyn Replays>>,
+    /// Receivers that are asked before anything is sent to them.
+    pub asking: Option<Asking>,
+}
+
+/// What the handshake loop needs.
+#[derive(Clone)]
+pub struct Asking {
+    /// Where handshakes stand.
+    pub handshakes: Arc<dyn Handshakes>,
+    /// Asks receivers.
+    pub asker: Arc<dyn Asker>,
 }
 
 /// What the survey looks at, beside the store and the tallies.
@@ -217,6 +230,8 @@ pub enum Loop {
     Sweep(SweepLoop),
     /// [`LoopKind::Replay`].
     Replay(ReplayLoop),
+    /// [`LoopKind::Handshake`].
+    Handshake(HandshakeLoop),
     /// [`LoopKind::Worker`].
     Worker(Box<Worker>),
 }
@@ -238,6 +253,7 @@ impl Loop {
             Self::Reaper(_) => LoopKind::Reaper,
             Self::Sweep(_) => LoopKind::Sweep,
             Self::Replay(_) => LoopKind::Replay,
+            Self::Handshake(_) => LoopKind::Handshake,
             Self::Worker(_) => LoopKind::Worker,
         }
     }
@@ -258,6 +274,7 @@ impl Loop {
             Self::Reaper(one) => one.run(shutdown).await,
             Self::Sweep(one) => one.run(shutdown).await,
             Self::Replay(one) => one.run(shutdown).await,
+            Self::Handshake(one) => one.run(shutdown).await,
             Self::Worker(one) => one.run(shutdown).await,
         }
     }
@@ -289,6 +306,7 @@ impl Builder {
             LoopKind::Reaper => Some(Loop::Reaper(self.reaper())),
             LoopKind::Sweep => Some(Loop::Sweep(self.sweep())),
             LoopKind::Replay => self.replay().map(Loop::Replay),
+            LoopKind::Handshake => self.handshake().map(Loop::Handshake),
             LoopKind::Worker => self.worker().map(|one| Loop::Worker(Box::new(one))),
         };
         Vec::from_iter(one)
@@ -382,6 +400,17 @@ impl Builder {
         let replays = self.ports.replays.clone()?;
         let options = ReplayOptions::default();
         Some(ReplayLoop::new(replays, self.schedule(), options))
+    }
+
+    fn handshake(&self) -> Option<HandshakeLoop> {
+        let Asking { handshakes, asker } = self.ports.asking.clone()?;
+        let options = HandshakeOptions::default();
+        Some(HandshakeLoop::new(
+            handshakes,
+            asker,
+            self.schedule(),
+            options,
+        ))
     }
 
     fn worker(&self) -> Option<Worker> {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use anyhow::anyhow;
 use async_trait::async_trait;
+use domain::handshake::Handshake;
 use domain::destination::DestinationState;
 use domain::health::Breaker;
 use domain::ids::DestinationId;
@@ -112,6 +113,7 @@ impl Destinations for ManagedDestinations {
             secret: draft(secret),
             headers: Vec::new(),
             pass_traceparent: false,
+            handshake: Handshake::None,
         };
         let (created, _) = service.create_destination(draft).await.map_err(refusal)?;
         let id = created.destination.id;
@@ -142,6 +144,7 @@ impl Destinations for ManagedDestinations {
             filter: Some(wanted.filter.clone()),
             state: Some(wanted.state_after(now.state)).filter(|state| *state != now.state),
             pass_traceparent: None,
+            handshake: None,
             limits: LimitsChange {
                 per_second: Some(limits.per_second),
                 per_minute: Some(limits.per_minute),

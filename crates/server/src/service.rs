@@ -8,6 +8,7 @@
 use std::sync::Arc;
 
 use adapters::http::Policy;
+use domain::handshake::Handshake;
 use domain::destination::DestinationState;
 use domain::event::{MAX_DESTINATIONS, NewEvent};
 use domain::external_id::ExternalId;
@@ -122,6 +123,7 @@ pub struct DestinationDraft {
     pub filter: Option<Value>,
     pub limits: LimitSettings,
     pub pass_traceparent: bool,
+    pub handshake: Handshake,
     pub secret: SecretDraft,
     pub headers: Vec<(String, Hidden)>,
 }
@@ -145,6 +147,7 @@ pub struct DestinationEdit {
     pub state: Option<DestinationState>,
     pub limits: LimitsChange,
     pub pass_traceparent: Option<bool>,
+    pub handshake: Option<Handshake>,
     /// All headers, as they shall be from now on.
     pub headers: Option<Vec<(String, Hidden)>>,
 }
@@ -248,6 +251,7 @@ impl Service {
             filter: rules::filter(draft.filter)?,
             limits: draft.limits,
             pass_traceparent: draft.pass_traceparent,
+            handshake: draft.handshake,
         };
         let (secret, made) = self.new_secret(new.id, &draft.secret)?;
         let mut sealed = vec![secret];
@@ -304,6 +308,7 @@ impl Service {
             state: None,
             limits: Some(draft.limits),
             pass_traceparent: Some(draft.pass_traceparent),
+            handshake: Some(draft.handshake),
         };
         Ok((self.changed(found, &change, &headers).await?, None))
     }
@@ -406,6 +411,7 @@ impl Service {
             state: edit.state,
             limits,
             pass_traceparent: edit.pass_traceparent,
+            handshake: edit.handshake,
         };
         self.changed(id, &change, &headers).await
     }

@@ -34,6 +34,7 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use bytes::Bytes;
+use domain::handshake::Handshake;
 use domain::compliance::{InForce, Stalls, USUAL_MARGIN};
 use domain::event::{Audience, NewEvent, Timing};
 use domain::ids::{DestinationId, EventId};
@@ -132,6 +133,7 @@ impl Trial {
                 filter: None,
                 limits: plan.limits,
                 pass_traceparent: false,
+                handshake: Handshake::None,
             };
             let (secret, sealed) = new_secret(vault, &mint, (DEFAULT_TENANT, new.id));
             keys.push(Key {

@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use domain::handshake::Handshake;
 use domain::ids::{DestinationId, ReplayId};
 use domain::time::Timestamp;
 use engine::ports::{DEFAULT_TENANT, MAX_HEAD_START, NewDestination, SecretStore as _};
@@ -205,6 +206,7 @@ impl<'a> World<'a> {
                 filter: None,
                 limits: *limits,
                 pass_traceparent: false,
+                handshake: Handshake::None,
             };
             let secrets = match world.parts.around.sabotage {
                 Some(Sabotage::ForgetsSecrets) => Vec::new(),

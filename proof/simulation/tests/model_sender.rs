@@ -56,6 +56,7 @@ async fn exchange(sender: &ModelSender) -> (Result<Response, SendError>, Duratio
         batches: false,
         secrets: Vec::new(),
         pass_traceparent: false,
+        names_origin: false,
     };
     let answer = match sender.prepare(&target).await {
         Ok(prepared) => prepared.send(request(7), FirstByte::default()).await,

@@ -9,6 +9,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use domain::handshake::Handshake;
 use domain::event::{Audience, Idempotency, NewEvent, Timing};
 use domain::ids::{DestinationId, EventId, WorkerId};
 use domain::permit::Permit;
@@ -45,6 +46,7 @@ async fn store_with(per_second: u32, head_start: Duration) -> SimulatedStore {
         filter: None,
         limits: limits(per_second),
         pass_traceparent: false,
+        handshake: Handshake::None,
     };
     let created = store.shipped().create_destination(DEFAULT_TENANT, &new);
     created.await.unwrap();

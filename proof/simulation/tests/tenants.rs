@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use domain::handshake::Handshake;
 use domain::event::{Audience, NewEvent, Timing};
 use domain::ids::{DestinationId, EventId, TenantId};
 use domain::policy::LimitSettings;
@@ -121,6 +122,7 @@ impl World {
                 ..LimitSettings::default()
             },
             pass_traceparent: false,
+            handshake: Handshake::None,
         };
         let created = self.store.shipped().create_destination(tenant, &new);
         created.await.unwrap();

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use adapters::sqlite::{SqliteStore, system_clock};
 use bytes::Bytes;
+use domain::handshake::Handshake;
 use domain::attempt::OutcomeKind;
 use domain::event::{Audience, NewEvent, Timing};
 use domain::health::Signal;
@@ -125,6 +126,7 @@ impl Ground {
                 filter: None,
                 limits,
                 pass_traceparent: false,
+                handshake: Handshake::None,
             };
             let created = catalog.create_destination(DEFAULT_TENANT, &new);
             self.runtime.block_on(created).unwrap();

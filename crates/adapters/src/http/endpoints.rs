@@ -57,6 +57,7 @@ mod tests {
             batches: false,
             secrets: Vec::new(),
             pass_traceparent: false,
+            names_origin: false,
         }
     }
 

@@ -1,11 +1,13 @@
 //! One request and its response on one connection, within one deadline.
 
+use std::num::NonZeroU32;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
+use domain::handshake::{Origin, Reply};
 use domain::header::CustomHeaders;
 use domain::signals::RawSignals;
 use domain::trace::TraceContext;
@@ -31,6 +33,11 @@ const USER_AGENT: &str = concat!("Paceline/", env!("CARGO_PKG_VERSION"));
 const WEBHOOK_ID: HeaderName = HeaderName::from_static("webhook-id");
 const WEBHOOK_TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
 const WEBHOOK_SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
+/// Those of CloudEvents' handshake.
+const WEBHOOK_REQUEST_ORIGIN: HeaderName = HeaderName::from_static("webhook-request-origin");
+const WEBHOOK_REQUEST_RATE: HeaderName = HeaderName::from_static("webhook-request-rate");
+const WEBHOOK_ALLOWED_ORIGIN: HeaderName = HeaderName::from_static("webhook-allowed-origin");
+const WEBHOOK_ALLOWED_RATE: HeaderName = HeaderName::from_static("webhook-allowed-rate");
 /// Those of W3C Trace Context.
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
@@ -48,6 +55,8 @@ pub(super) struct Exchange {
     key: Key,
     endpoint: Arc<Endpoint>,
     connections: Arc<Connections>,
+    /// Who the request says that it is of.
+    origin: Option<HeaderValue>,
 }
 
 impl Exchange {
@@ -62,7 +71,67 @@ impl Exchange {
             key,
             endpoint,
             connections,
+            origin: None,
         }
+    }
+
+    /// Its request says that it is of this origin.
+    pub(super) fn naming(self, origin: Option<&Origin>) -> Result<Self, SendError> {
+        let mut named = self;
+        let origin = origin.map(|origin| HeaderValue::from_str(origin.as_str()));
+        named.origin = (origin.transpose()).map_err(|_invalid| bad("origin"))?;
+        Ok(named)
+    }
+
+    /// Asks whether so many requests a minute may be sent there. Of the answer's body
+    /// nothing is kept.
+    pub(super) async fn ask(
+        mut self,
+        per_minute: Option<NonZeroU32>,
+        limit: Duration,
+    ) -> Result<Reply, SendError> {
+        let question = question(&self.endpoint, self.origin.take(), per_minute);
+        let caps = Caps {
+            read: READ_BODY_BYTES,
+            kept: 0,
+        };
+        let (answer, _) = self.exchange(question, FirstByte::default(), (limit, caps)).await?;
+        let text = |name| Some(answer.headers.get(name)?.to_str().ok()?.to_owned());
+        Ok(Reply {
+            status: answer.status,
+            allowed_origin: text(WEBHOOK_ALLOWED_ORIGIN),
+            allowed_rate: text(WEBHOOK_ALLOWED_RATE),
+        })
+    }
+
+    /// One request and its answer. The connection goes back if it may serve another.
+    async fn exchange(
+        &mut self,
+        outgoing: http::Request<Full<Bytes>>,
+        first_byte: FirstByte,
+        (limit, caps): (Duration, Caps),
+    ) -> Result<(Answer, Duration), SendError> {
+        let started_at = Instant::now();
+        let Some(mut connection) = self.unused.take() else {
+            return Err(SendError::Exchange("the connection was used".to_owned()));
+        };
+        // On every way out but the last, the connection is dropped, and with
+        // it the socket is closed.
+        let meter = connection.meter();
+        let deadline = started_at + limit;
+        let exchange = exchange(&mut connection, (outgoing, first_byte), caps);
+        let answer =
+            progressing(&meter, deadline, exchange)
+                .await
+                .map_err(|stopped| match stopped {
+                    Stopped::Deadline => SendError::TimedOut(limit),
+                    Stopped::Slow => SendError::Exchange(too_slow()),
+                })??;
+        let elapsed = started_at.elapsed();
+        if answer.whole && connection.is_ready().await {
+            self.put(connection, keep_alive(&answer.headers));
+        }
+        Ok((answer, elapsed))
     }
 
     fn put(&self, connection: Connection, keep_alive: Option<Duration>) {
@@ -90,29 +159,12 @@ impl Prepared for Exchange {
         request: Request,
         first_byte: FirstByte,
     ) -> Result<Response, SendError> {
-        let started_at = Instant::now();
-        let limit = request.timeout;
-        let caps = caps(&request);
-        let outgoing = outgoing(&self.endpoint, request)?;
-        let Some(mut connection) = self.unused.take() else {
-            return Err(SendError::Exchange("the connection was used".to_owned()));
-        };
-        // On every way out but the last, the connection is dropped, and with
-        // it the socket is closed.
-        let meter = connection.meter();
-        let deadline = started_at + limit;
-        let exchange = exchange(&mut connection, (outgoing, first_byte), caps);
-        let answer =
-            progressing(&meter, deadline, exchange)
-                .await
-                .map_err(|stopped| match stopped {
-                    Stopped::Deadline => SendError::TimedOut(limit),
-                    Stopped::Slow => SendError::Exchange(too_slow()),
-                })??;
-        let elapsed = started_at.elapsed();
-        if answer.whole && connection.is_ready().await {
-            self.put(connection, keep_alive(&answer.headers));
+        let bounds = (request.timeout, caps(&request));
+        let mut outgoing = outgoing(&self.endpoint, request)?;
+        if let Some(origin) = self.origin.take() {
+            outgoing.headers_mut().insert(WEBHOOK_REQUEST_ORIGIN, origin);
         }
+        let (answer, elapsed) = self.exchange(outgoing, first_byte, bounds).await?;
         Ok(Response {
             status: answer.status,
             signals: signals(&answer.headers),
@@ -204,6 +256,25 @@ fn outgoing(
         tell_trace(headers, trace)?;
     }
     Ok(outgoing)
+}
+
+/// What is asked, with nothing of the destination's own in it.
+fn question(
+    endpoint: &Endpoint,
+    origin: Option<HeaderValue>,
+    per_minute: Option<NonZeroU32>,
+) -> http::Request<Full<Bytes>> {
+    let mut outgoing = http::Request::new(Full::default());
+    *outgoing.method_mut() = Method::OPTIONS;
+    *outgoing.version_mut() = Version::HTTP_11;
+    *outgoing.uri_mut() = endpoint.request_target.clone();
+    let headers = outgoing.headers_mut();
+    headers.insert(header::HOST, endpoint.authority.clone());
+    headers.insert(header::USER_AGENT, HeaderValue::from_static(USER_AGENT));
+    headers.extend(origin.map(|origin| (WEBHOOK_REQUEST_ORIGIN, origin)));
+    let rate = per_minute.map(|rate| HeaderValue::from(rate.get()));
+    headers.extend(rate.map(|rate| (WEBHOOK_REQUEST_RATE, rate)));
+    outgoing
 }
 
 /// What the destination itself adds by these names belongs to another trace.

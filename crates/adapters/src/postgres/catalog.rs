@@ -1,6 +1,7 @@
 //! Destinations, as their owners see and change them. What a change does to
 //! permits, history and marks is the triggers' business.
 
+use domain::handshake::Handshake;
 use domain::ceiling::Ceiling;
 use domain::external_id::ExternalId;
 use domain::filter::Filter;
@@ -44,6 +45,7 @@ struct Row {
     response_times: Ends,
     now: i64,
     pass_traceparent: bool,
+    handshake: String,
     created_at: i64,
 }
 
@@ -80,6 +82,7 @@ impl Row {
             ceiling: ceiling(self.ceiling_per_second, &self.ceiling_numbers),
             spread: spread(&self.response_times, self.now),
             pass_traceparent: self.pass_traceparent,
+            handshake: word("destinations", "handshake", self.id, &self.handshake)?,
             created_at: Timestamp::from_micros(self.created_at),
             name: self.name,
             url: self.url,
@@ -109,7 +112,7 @@ macro_rules! select {
         d.state,
         array[
             d.limit_per_second, d.limit_per_minute, d.limit_per_hour, d.limit_per_day,
-            d.burst, d.max_in_flight
+            d.burst, d.max_in_flight, d.allowed_per_minute
         ] as numbers,
         d.unlimited, d.shape, d.safety_margin, d.margin_cap, d.count,
         array[
@@ -121,7 +124,7 @@ macro_rules! select {
         array[r.least_micros, micros(r.least_at), r.most_micros, micros(r.most_at)]
             as response_times,
         micros(clock_timestamp()) as now,
-        d.pass_traceparent, micros(d.created_at) as created_at
+        d.pass_traceparent, d.handshake, micros(d.created_at) as created_at
     from destinations d
     join tenants n on n.id = d.tenant_id
     join tiers t on t.name = n.tier
@@ -254,10 +257,10 @@ pub(super) async fn create_destination(
             id, tenant_id, name, url, event_types,
             limit_per_second, limit_per_minute, limit_per_hour, limit_per_day,
             burst, max_in_flight, unlimited, shape, safety_margin, pass_traceparent, external_id,
-            margin_cap, count, filter
+            margin_cap, count, filter, handshake
         )
         select $1, n.id, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16,
-            $17, $18, $19::text::jsonb
+            $17, $18, $19::text::jsonb, $20
         from tenants n where n.id = $2 and n.deleted_at is null",
     )
     .bind(new.id.0)
@@ -279,6 +282,7 @@ pub(super) async fn create_destination(
     .bind(new.limits.margin_cap)
     .bind(new.limits.count.map(Count::as_str))
     .bind(new.filter.as_ref().map(Filter::to_string))
+    .bind(new.handshake.as_str())
     .execute(connection)
     .await?;
     match created.rows_affected() {
@@ -404,7 +408,8 @@ pub(super) async fn update(
             external_id = coalesce($18, d.external_id),
             margin_cap = case when $7 then $19 else d.margin_cap end,
             count = case when $7 then $20 else d.count end,
-            filter = case when $21 then $22::text::jsonb else d.filter end
+            filter = case when $21 then $22::text::jsonb else d.filter end,
+            handshake = coalesce($23, d.handshake)
         where d.id = $1 and d.tenant_id = $2 and d.deleted_at is null",
     )
     .bind(id.0)
@@ -429,6 +434,7 @@ pub(super) async fn update(
     .bind(limits.count.map(Count::as_str))
     .bind(change.filter.is_some())
     .bind(change.filter.iter().flatten().next().map(Filter::to_string))
+    .bind(change.handshake.map(Handshake::as_str))
     .execute(connection)
     .await?;
     Ok(())

@@ -30,9 +30,10 @@ pub(super) async fn targets(
     destinations: &[DestinationId],
 ) -> Result<Vec<Target>, Failure> {
     let ids: Vec<Uuid> = destinations.iter().map(|id| id.0).collect();
-    let rows: Vec<(Uuid, i64, String, bool, bool)> = sqlx::query_as(
+    let rows: Vec<(Uuid, i64, String, bool, bool, bool)> = sqlx::query_as(
         "-- targets
-        select d.id, d.epoch, d.url, d.batch_max_events is not null, d.pass_traceparent
+        select d.id, d.epoch, d.url, d.batch_max_events is not null, d.pass_traceparent,
+            d.handshake <> 'none'
         from destinations d
         where d.id = any ($1) and d.deleted_at is null",
     )
@@ -40,13 +41,14 @@ pub(super) async fn targets(
     .fetch_all(pool)
     .await?;
     let mut targets: Vec<_> = (rows.into_iter())
-        .map(|(id, epoch, url, batches, pass_traceparent)| Target {
+        .map(|(id, epoch, url, batches, pass_traceparent, names_origin)| Target {
             destination: DestinationId(id),
             epoch: Epoch(epoch),
             url,
             timeout: MAX_REQUEST_TIMEOUT,
             batches,
             pass_traceparent,
+            names_origin,
             secrets: Vec::new(),
         })
         .collect();

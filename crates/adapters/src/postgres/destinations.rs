@@ -125,7 +125,7 @@ pub(super) async fn read_destinations(
             d.state, d.deleted_at is not null as deleted, d.epoch,
             array[
                 d.limit_per_second, d.limit_per_minute, d.limit_per_hour, d.limit_per_day,
-                d.burst, d.max_in_flight
+                d.burst, d.max_in_flight, d.allowed_per_minute
             ] as numbers,
             d.unlimited, d.shape, d.safety_margin, d.margin_cap, d.count,
             array[

@@ -246,7 +246,7 @@ pub(super) async fn limits_within(
         select micros(h.in_force_from) as in_force_from,
             array[
                 h.limit_per_second, h.limit_per_minute, h.limit_per_hour, h.limit_per_day,
-                h.burst, h.max_in_flight
+                h.burst, h.max_in_flight, h.allowed_per_minute
             ] as numbers,
             h.unlimited, h.shape, h.safety_margin, h.margin_cap, h.count, h.state
         from (

@@ -46,8 +46,8 @@ pub(super) fn time(micros: Option<i64>) -> Option<Timestamp> {
     micros.map(Timestamp::from_micros)
 }
 
-/// The columns of limits: `array[per second, minute, hour, day, burst,
-/// max_in_flight]`, and those that are no integers.
+/// The columns of limits: `array[per second, minute, hour, day, burst, max_in_flight,
+/// allowed_per_minute]`, the last of destinations alone, and those that are no integers.
 pub(super) struct LimitColumns<'a> {
     pub(super) table: &'static str,
     pub(super) row: &'a dyn Display,
@@ -83,6 +83,7 @@ impl LimitColumns<'_> {
             safety_margin: self.safety_margin,
             margin_cap: self.margin_cap,
             count,
+            allowed_per_minute: number(6),
         })
     }
 }

@@ -173,7 +173,7 @@ async fn read(connection: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<Row>, F
         select clock.now, d.id,
             array[
                 d.limit_per_second, d.limit_per_minute, d.limit_per_hour, d.limit_per_day,
-                d.burst, d.max_in_flight
+                d.burst, d.max_in_flight, d.allowed_per_minute
             ] as numbers,
             d.unlimited, d.shape, d.safety_margin, d.margin_cap, d.count,
             array[

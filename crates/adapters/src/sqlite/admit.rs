@@ -35,7 +35,8 @@ const DESTINATION: &str = "
         n.id, coalesce(n.max_in_flight, t.tenant_max_in_flight),
         d.batch_max_events, d.batch_max_bytes, d.batch_max_wait_ms,
         nullif(iif(p.next_look_at is null, 0, coalesce(p.deferred_until, 0)), 0),
-        coalesce(h.failures, 0), r.least_micros, r.least_at, r.most_micros, r.most_at
+        coalesce(h.failures, 0), r.least_micros, r.least_at, r.most_micros, r.most_at,
+        d.allowed_per_minute
     from destinations d
     join tenants n on n.id = d.tenant_id
     join tiers t on t.name = n.tier

@@ -40,7 +40,7 @@ const DESTINATION: &str = "
         d.burst, d.shape, d.max_in_flight, d.safety_margin, d.margin_cap, d.count,
         t.limit_per_second, t.limit_per_minute, t.limit_per_hour, t.limit_per_day, t.unlimited,
         t.burst, t.shape, t.max_in_flight, d.tenant_id, d.state, s.per_second,
-        s.max_in_flight, d.deleted_at is null and d.state <> 'disabled'
+        s.max_in_flight, d.deleted_at is null and d.state <> 'disabled', d.allowed_per_minute
     from destinations d
     join tenants n on n.id = d.tenant_id
     join tiers t on t.name = n.tier

@@ -72,7 +72,7 @@ const IS_DELETED: &str = "
 
 const TARGET: &str = "
     -- targets
-    select epoch, url, batch_max_events is not null, pass_traceparent
+    select epoch, url, batch_max_events is not null, pass_traceparent, handshake <> 'none'
     from destinations where id = ?1 and deleted_at is null";
 
 /// The statements of a claim and of what follows it, for the test of what they cost.
@@ -314,6 +314,7 @@ pub(super) fn targets(
                 timeout: MAX_REQUEST_TIMEOUT,
                 batches: row.get(2)?,
                 pass_traceparent: row.get(3)?,
+                names_origin: row.get(4)?,
                 secrets: secrets::of_destination(tx, now, *destination)?,
             })
         })?;

@@ -1,5 +1,6 @@
 //! Destinations, as their owners see them.
 
+use domain::handshake::Handshake;
 use domain::ceiling::Ceiling;
 use domain::external_id::ExternalId;
 use domain::filter::Filter;
@@ -25,7 +26,7 @@ const SELECT: &str = "
         d.id, d.tenant_id, d.name, d.url, d.event_types, d.state, d.created_at,
         d.pass_traceparent, (select now from store_clock),
         r.least_micros, r.least_at, r.most_micros, r.most_at, d.external_id,
-        c.per_second, c.at_once, c.in_flight, d.filter
+        c.per_second, c.at_once, c.in_flight, d.filter, d.handshake, d.allowed_per_minute
     from destinations d
     join tenants n on n.id = d.tenant_id
     join tiers t on t.name = n.tier
@@ -36,9 +37,10 @@ const INSERT: &str = "
     -- create_destination
     insert into destinations (id, tenant_id, name, url, event_types, limit_per_second,
         limit_per_minute, limit_per_hour, limit_per_day, unlimited, burst, shape, max_in_flight,
-        safety_margin, created_at, pass_traceparent, external_id, margin_cap, count, filter)
+        safety_margin, created_at, pass_traceparent, external_id, margin_cap, count, filter,
+        handshake)
     values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19,
-        ?20)";
+        ?20, ?21)";
 
 /// One statement, so that the trigger sees one change.
 const CHANGE: &str = "
@@ -59,7 +61,8 @@ const CHANGE: &str = "
         external_id = coalesce(?18, external_id),
         margin_cap = iif(?7, ?19, margin_cap),
         count = iif(?7, ?20, count),
-        filter = iif(?21, ?22, filter)
+        filter = iif(?21, ?22, filter),
+        handshake = coalesce(?23, handshake)
     where id = ?1 and tenant_id = ?2 and deleted_at is null";
 
 const CALLED: &str = "
@@ -85,7 +88,8 @@ const HISTORY: &str = "
     select * from (
         select * from (
             select limit_per_second, limit_per_minute, limit_per_hour, limit_per_day, unlimited,
-                burst, shape, max_in_flight, safety_margin, margin_cap, count, in_force_from, state, id
+                burst, shape, max_in_flight, safety_margin, margin_cap, count, in_force_from, state, id,
+                allowed_per_minute
             from limit_history indexed by limit_history_of_destination
             where destination_id = ?1 and in_force_from > ?2 and in_force_from < ?4
             order by in_force_from desc, id desc limit ?3
@@ -93,7 +97,8 @@ const HISTORY: &str = "
         union all
         select * from (
             select limit_per_second, limit_per_minute, limit_per_hour, limit_per_day, unlimited,
-                burst, shape, max_in_flight, safety_margin, margin_cap, count, in_force_from, state, id
+                burst, shape, max_in_flight, safety_margin, margin_cap, count, in_force_from, state, id,
+                allowed_per_minute
             from limit_history indexed by limit_history_of_destination
             where destination_id = ?1 and in_force_from <= ?2
             order by in_force_from desc, id desc limit 1
@@ -176,6 +181,7 @@ pub(super) fn create(
             limits.margin_cap,
             limits.count.map(Count::as_str),
             new.filter.as_ref().map(Filter::to_string),
+            new.handshake.as_str(),
         ];
         execute(tx, INSERT, row)
     })?;
@@ -277,6 +283,7 @@ pub(super) fn change(
             limits.count.map(Count::as_str),
             change.filter.is_some(),
             change.filter.iter().flatten().next().map(Filter::to_string),
+            change.handshake.map(Handshake::as_str),
         ];
         execute(tx, CHANGE, row)
     })?;
@@ -376,6 +383,7 @@ fn destination(row: &Row<'_>) -> Result<Destination, Fault> {
         },
         spread: spread(row, 28, time(row, 27)?)?,
         pass_traceparent: row.get(26)?,
+        handshake: word(row, 37, ("destinations", "handshake"))?,
         created_at: time(row, 25)?,
     })
 }

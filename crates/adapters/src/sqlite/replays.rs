@@ -246,7 +246,7 @@ const POLICY: &str = "
         d.burst, d.shape, d.max_in_flight, d.safety_margin, d.margin_cap, d.count,
         t.limit_per_second, t.limit_per_minute, t.limit_per_hour, t.limit_per_day, t.unlimited,
         t.burst, t.shape, t.max_in_flight,
-        d.state, d.max_age_ms
+        d.state, d.max_age_ms, d.allowed_per_minute
     from destinations d
     join tenants n on n.id = d.tenant_id
     join tiers t on t.name = n.tier

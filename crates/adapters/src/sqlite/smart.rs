@@ -26,7 +26,8 @@ const READ: &str = "
     select d.limit_per_second, d.limit_per_minute, d.limit_per_hour, d.limit_per_day, d.unlimited,
         d.burst, d.shape, d.max_in_flight, d.safety_margin, d.margin_cap, d.count,
         t.limit_per_second, t.limit_per_minute, t.limit_per_hour, t.limit_per_day, t.unlimited,
-        t.burst, t.shape, t.max_in_flight, s.memory, s.begun_at
+        t.burst, t.shape, t.max_in_flight, s.memory, s.begun_at,
+        d.allowed_per_minute
     from smart_limits s
     join destinations d on d.id = s.destination_id
     join tenants n on n.id = d.tenant_id

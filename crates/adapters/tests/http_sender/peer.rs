@@ -46,6 +46,7 @@ pub(crate) fn target(destination: u128, url: &str) -> Target {
         batches: false,
         secrets: Vec::new(),
         pass_traceparent: false,
+        names_origin: false,
     }
 }
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use adapters::in_process::InProcessSchedule;
 use bytes::Bytes;
+use domain::handshake::Handshake;
 use domain::event::{Audience, NewEvent, Timing};
 use domain::ids::{DestinationId, EventId};
 use domain::policy::LimitSettings;
@@ -112,6 +113,7 @@ pub(crate) async fn furnish(store: &(impl Store + Catalog + OperationsBook)) {
         filter: None,
         limits: LimitSettings::EXACT,
         pass_traceparent: false,
+        handshake: Handshake::None,
     };
     let alerts = |backlog| AlertsChange {
         backlog: Some(Some(backlog)),

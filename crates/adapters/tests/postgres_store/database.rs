@@ -7,6 +7,7 @@ use std::sync::{Arc, Weak};
 
 use adapters::postgres::{PostgresOptions, PostgresStore};
 use bytes::Bytes;
+use domain::handshake::Handshake;
 use domain::event::{Audience, NewEvent, Timing};
 use domain::ids::{DestinationId, EventId, WorkerId};
 use domain::permit::Permit;
@@ -185,6 +186,7 @@ impl Database {
             filter: None,
             limits,
             pass_traceparent: false,
+            handshake: Handshake::None,
         };
         self.store
             .create_destination(DEFAULT_TENANT, &new)

@@ -106,6 +106,7 @@ async fn history_is_resolved_as_the_domain_does() {
             safety_margin: None,
             margin_cap: None,
             count: None,
+            allowed_per_minute: None,
             ..random.settings()
         };
         let shape = tier

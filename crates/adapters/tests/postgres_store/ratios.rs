@@ -17,6 +17,7 @@ use crate::database::{Database, measured, per_second, run};
 
 const UNLIMITED: LimitSettings = LimitSettings {
     count: None,
+    allowed_per_minute: None,
     margin_cap: None,
     unlimited: true,
     per_second: None,

@@ -172,7 +172,9 @@ fn seconds(seconds: f64) -> Duration {
 /// Who or what the next start waits for has no time.
 const fn up_to_somebody(reason: Reason) -> Option<Unknown> {
     Some(match reason {
-        Reason::Paused | Reason::Disabled | Reason::ZeroLimit => Unknown::Stopped,
+        Reason::Paused | Reason::Disabled | Reason::ZeroLimit | Reason::NotAllowed => {
+            Unknown::Stopped
+        }
         Reason::Breaker | Reason::Probe => Unknown::Breaker,
         Reason::Tenant | Reason::Places => Unknown::Crowded,
         Reason::NoWorkers => Unknown::NoWorkers,

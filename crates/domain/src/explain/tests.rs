@@ -26,6 +26,15 @@ fn limits(settings: LimitSettings) -> Policy {
     settings.policy()
 }
 
+/// Two a second, and so many a minute as the receiver says.
+fn allowed(per_minute: u32) -> Policy {
+    limits(LimitSettings {
+        per_second: Some(2),
+        allowed_per_minute: Some(per_minute),
+        ..LimitSettings::EXACT
+    })
+}
+
 fn permit(slot: i64) -> Outstanding {
     Outstanding {
         not_before: ms(slot),
@@ -94,6 +103,19 @@ impl Case {
     }
 }
 
+#[test]
+fn a_window_that_the_receiver_allows_is_said_to_be_its() {
+    let mut case = Case::with(|case| case.policy = allowed(2));
+    case.usage.starts = vec![ms(-2_000), ms(-4_000)];
+    let explained = case.explained();
+    assert_eq!((explained.reason, explained.next_at), (Reason::Window, Some(ms(56_000))));
+    assert!(
+        explained.words.starts_with("The window of 2 a minute, which the receiver allows,"),
+        "{}",
+        explained.words
+    );
+}
+
 /// What is different, the reason, when the next goes out, and what the sentence
 /// has to name.
 type Row = (Case, Reason, Option<Timestamp>, &'static str);
@@ -152,6 +174,12 @@ fn of_its_owner() -> Vec<Row> {
             Reason::ZeroLimit,
             None,
             "0",
+        ),
+        (
+            Case::with(|case| case.policy = allowed(0)),
+            Reason::NotAllowed,
+            None,
+            "has not allowed",
         ),
     ]
 }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::Circumstances;
 use crate::admission::Gate;
 use crate::health::UnknownWord;
-use crate::limit::Limit;
+use crate::limit::{Limit, Period};
 use crate::operations::rfc3339;
 use crate::policy::Pacing;
 use crate::time::Timestamp;
@@ -30,6 +30,8 @@ pub enum Reason {
     Disabled,
     /// One of its limits is zero.
     ZeroLimit,
+    /// Its receiver has not allowed anything to be sent to it.
+    NotAllowed,
     /// The receiver named a time before which it wants nothing.
     Asked,
     /// The receiver answered 429.
@@ -60,7 +62,7 @@ pub enum Reason {
 
 impl Reason {
     /// All of them.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 21] = [
         Self::Now,
         Self::Permitted,
         Self::NoWork,
@@ -68,6 +70,7 @@ impl Reason {
         Self::Paused,
         Self::Disabled,
         Self::ZeroLimit,
+        Self::NotAllowed,
         Self::Asked,
         Self::Refused,
         Self::Breaker,
@@ -94,6 +97,7 @@ impl Reason {
             Self::Paused => "paused",
             Self::Disabled => "disabled",
             Self::ZeroLimit => "zero_limit",
+            Self::NotAllowed => "not_allowed",
             Self::Asked => "asked",
             Self::Refused => "refused",
             Self::Breaker => "breaker",
@@ -122,6 +126,7 @@ impl Reason {
             Self::Paused => "paused",
             Self::Disabled => "disabled",
             Self::ZeroLimit => "paused: a limit is 0",
+            Self::NotAllowed => "held: the receiver has not allowed it",
             Self::Asked => "held: the receiver asked to wait",
             Self::Refused => "held: the receiver answered 429",
             Self::Breaker => "breaker open",
@@ -171,6 +176,9 @@ impl Circumstances<'_> {
                 .to_owned(),
             Reason::ZeroLimit => "One of its limits is 0, which pauses it until somebody raises \
                 that limit."
+                .to_owned(),
+            Reason::NotAllowed => "The receiver has not allowed that anything is sent to it. It \
+                is asked again at least every hour; its handshake says what it answered."
                 .to_owned(),
             Reason::Asked => format!("The receiver asked for nothing before {at}."),
             Reason::Refused => format!("The receiver answered 429, so nothing starts before {at}."),
@@ -222,12 +230,19 @@ impl Circumstances<'_> {
                     1 => " One request has no answer yet, and counts until then.".to_owned(),
                     many => format!(" {many} requests have no answer yet, and count until then."),
                 };
-                format!(
-                    "The window of {}{longer} is full.{open}",
-                    limit_words(limit)
-                )
+                format!("The window of {}{longer} is full.{open}", self.whose(limit))
             }
             _ => "A window of its limits is full.".to_owned(),
+        }
+    }
+
+    /// The limit, and that it is the receiver's.
+    fn whose(&self, limit: Limit) -> String {
+        let words = limit_words(limit);
+        let allowed = self.policy.allowed_per_minute;
+        match limit.period == Period::Minute && allowed == Some(limit.max.get()) {
+            true => format!("{words}, which the receiver allows,"),
+            false => words,
         }
     }
 

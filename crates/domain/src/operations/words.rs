@@ -36,11 +36,15 @@ pub enum OperationalType {
     LimitsRequested,
     /// An operator has granted them, or not.
     LimitsDecided,
+    /// Its receiver does not allow that anything is sent to it.
+    HandshakeRefused,
+    /// It does now.
+    HandshakeAllowed,
 }
 
 impl OperationalType {
     /// All of them.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 15] = [
         Self::DestinationDisabled,
         Self::DestinationDisabledSoon,
         Self::BreakerOpened,
@@ -54,6 +58,8 @@ impl OperationalType {
         Self::DestinationRecovered,
         Self::LimitsRequested,
         Self::LimitsDecided,
+        Self::HandshakeRefused,
+        Self::HandshakeAllowed,
     ];
 
     /// The word.
@@ -73,6 +79,8 @@ impl OperationalType {
             Self::DestinationRecovered => "destination_recovered",
             Self::LimitsRequested => "limits_requested",
             Self::LimitsDecided => "limits_decided",
+            Self::HandshakeRefused => "handshake_refused",
+            Self::HandshakeAllowed => "handshake_allowed",
         }
     }
 
@@ -85,6 +93,7 @@ impl OperationalType {
                 | Self::BacklogNormal
                 | Self::UnderDeliveryEnded
                 | Self::DestinationRecovered
+                | Self::HandshakeAllowed
         )
     }
 }

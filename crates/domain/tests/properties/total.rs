@@ -46,6 +46,7 @@ prop_compose! {
         safety_margin in prop::option::of(0.0..=1.0_f64),
         margin_cap in prop::option::of(0.0..=1.0_f64),
         count in prop::option::of(prop_oneof![Just(Count::Start), Just(Count::Response)]),
+        allowed_per_minute in prop::option::of(any_number()),
         spread in prop::option::of(any_spread()),
         slower in prop::option::of(any::<f64>()),
     ) -> Policy {
@@ -53,6 +54,7 @@ prop_compose! {
         LimitSettings {
             per_second, per_minute, per_hour, per_day, unlimited, burst,
             shape: Some(shape), max_in_flight, safety_margin, margin_cap, count,
+            allowed_per_minute,
         }.policy().measured(spread).slowed(Effective { per_second: slower, max_in_flight: None })
     }
 }

@@ -1,6 +1,7 @@
 //! The same store, as its users see it: destinations, events, ledgers.
 
 use async_trait::async_trait;
+use domain::handshake::Handshake;
 use domain::attempt::AttemptState;
 use domain::ceiling::Ceiling;
 use domain::compliance::Start;
@@ -14,13 +15,14 @@ use domain::series::Passage;
 use domain::time::Timestamp;
 
 use super::error::CatalogError;
+use super::handshake::HandshakeBook;
 use super::health::HealthBook;
 use super::smart::SmartBook;
 
 /// What the API, the command line, the operator and the audit ask of a store.
 /// Every method is one transaction and checks the tenant in its own query.
 #[async_trait]
-pub trait Catalog: HealthBook + SmartBook + Send + Sync {
+pub trait Catalog: HealthBook + SmartBook + HandshakeBook + Send + Sync {
     /// Creates a destination, active, with its first entry in limit history.
     ///
     /// Refused where the tenant has as many as its tier allows
@@ -177,6 +179,8 @@ pub struct NewDestination {
     pub limits: LimitSettings,
     /// Whether its receiver is sent `traceparent`.
     pub pass_traceparent: bool,
+    /// Whether its receiver is asked before anything is sent to it.
+    pub handshake: Handshake,
 }
 
 /// What to change; `None` leaves it as it is.
@@ -199,6 +203,9 @@ pub struct DestinationChange {
     /// Whether its receiver is sent `traceparent`. Another word revokes permits
     /// that are out: what is sent is by the epoch.
     pub pass_traceparent: Option<bool>,
+    /// Whether its receiver is asked before anything is sent to it. Another word begins
+    /// anew, and revokes permits that are out.
+    pub handshake: Option<Handshake>,
 }
 
 /// A destination as it is.
@@ -232,6 +239,9 @@ pub struct Destination {
     pub spread: Option<Spread>,
     /// Whether its receiver is sent `traceparent`.
     pub pass_traceparent: bool,
+    /// Whether its receiver is asked before anything is sent to it; what that has come to
+    /// is in `effective`.
+    pub handshake: Handshake,
     /// When it was created.
     pub created_at: Timestamp,
 }

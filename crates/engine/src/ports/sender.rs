@@ -80,6 +80,8 @@ pub struct Target {
     pub batches: bool,
     /// Its receiver is told which trace a request belongs to.
     pub pass_traceparent: bool,
+    /// Its requests name the origin that its receiver has allowed ([`super::Asker`]).
+    pub names_origin: bool,
     /// What signs its requests, and the headers that it adds to them: sealed,
     /// the newest first.
     pub secrets: Vec<SealedSecret>,

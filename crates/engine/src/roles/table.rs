@@ -96,13 +96,15 @@ pub enum LoopKind {
     Sweep,
     /// Dead letters go out again.
     Replay,
+    /// Receivers are asked whether they want to be sent anything.
+    Handshake,
     /// Receive, wait, claim, acknowledge, send, record.
     Worker,
 }
 
 impl LoopKind {
     /// All of them.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Ingest,
         Self::Backpressure,
         Self::Resealing,
@@ -115,6 +117,7 @@ impl LoopKind {
         Self::Reaper,
         Self::Sweep,
         Self::Replay,
+        Self::Handshake,
         Self::Worker,
     ];
 
@@ -134,6 +137,7 @@ impl LoopKind {
             Self::Reaper => "reaper",
             Self::Sweep => "sweep",
             Self::Replay => "replay",
+            Self::Handshake => "handshake",
             Self::Worker => "worker",
         }
     }
@@ -152,7 +156,7 @@ impl LoopKind {
             | Self::Reaper
             | Self::Sweep
             | Self::Replay => &[Role::Serve, Role::Scheduler],
-            Self::Worker => &[Role::Serve, Role::Worker],
+            Self::Handshake | Self::Worker => &[Role::Serve, Role::Worker],
         }
     }
 }

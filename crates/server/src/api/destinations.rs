@@ -2,6 +2,7 @@
 
 use axum::Json;
 use axum::response::{IntoResponse, Response};
+use domain::handshake::Handshake;
 use domain::destination::DestinationState;
 use domain::external_id::ExternalId;
 use domain::limit::{Count, Shape};
@@ -80,6 +81,11 @@ pub struct CreateDestination {
     /// `traceparent` and `tracestate`, of events that have one.
     #[serde(default)]
     pub pass_traceparent: bool,
+    /// Whether its receiver is asked before anything is sent to it: `cloud_events` by
+    /// `OPTIONS`, and nothing is sent until it allows it.
+    #[serde(default)]
+    #[schema(schema_with = text::handshake)]
+    pub handshake: Handshake,
     /// Your own secret, `whsec_…` or `whsk_…`; left out, one is made.
     #[serde(default, deserialize_with = "not_null")]
     #[schema(value_type = String)]
@@ -154,6 +160,10 @@ pub struct ChangeDestination {
     /// Tell the receiver which trace a request belongs to.
     #[serde(default, deserialize_with = "not_null")]
     pub pass_traceparent: Option<bool>,
+    /// Whether its receiver is asked before anything is sent to it.
+    #[serde(default, deserialize_with = "not_null")]
+    #[schema(schema_with = text::handshake)]
+    pub handshake: Option<Handshake>,
     /// All headers that it adds from now on; `null` or `{}` for none.
     #[serde(default, deserialize_with = "present")]
     #[schema(value_type = Option<HashMap<String, String>>)]
@@ -200,6 +210,9 @@ pub struct Destination {
     pub count: Option<Count>,
     /// Whether its receiver is sent `traceparent` and `tracestate`.
     pub pass_traceparent: bool,
+    /// Whether its receiver is asked before anything is sent to it.
+    #[schema(schema_with = text::handshake)]
+    pub handshake: Handshake,
     /// The names of the headers that it adds.
     pub headers: Vec<String>,
     /// What holds: the above, or the tier's where it inherits.
@@ -251,6 +264,7 @@ impl From<Described> for Destination {
             margin_cap: limits.margin_cap,
             count: limits.count,
             pass_traceparent: destination.pass_traceparent,
+            handshake: destination.handshake,
             headers: described.header_names,
             effective: Effective::of(&destination.effective),
             ceiling: destination.ceiling.into(),
@@ -279,6 +293,7 @@ impl From<CreateDestination> for DestinationDraft {
             filter: body.filter,
             limits,
             pass_traceparent: body.pass_traceparent,
+            handshake: body.handshake,
             secret: SecretDraft {
                 own: body.secret,
                 kind: None,
@@ -308,6 +323,7 @@ impl From<ChangeDestination> for DestinationEdit {
                 ..periods(body.limits)
             },
             pass_traceparent: body.pass_traceparent,
+            handshake: body.handshake,
             headers: (body.headers).map(|headers| headers.unwrap_or_default().0),
         }
     }

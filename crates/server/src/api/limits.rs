@@ -105,6 +105,9 @@ pub struct Effective {
     pub shape: Shape,
     /// Attempts queued and in flight at once.
     pub max_in_flight: u32,
+    /// Starts in any 60 seconds that its receiver allows, beside those limits, by its
+    /// handshake; 0 until it has allowed any. `null`: as many as those.
+    pub allowed_per_minute: Option<u32>,
 }
 
 impl Effective {
@@ -115,6 +118,7 @@ impl Effective {
             burst: settings.burst,
             shape: settings.shape.unwrap_or_default(),
             max_in_flight: settings.policy().max_in_flight,
+            allowed_per_minute: settings.allowed_per_minute,
         }
     }
 }

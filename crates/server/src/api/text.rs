@@ -1,6 +1,7 @@
 //! How words and times look in JSON.
 
 use chrono::{DateTime, SecondsFormat};
+use domain::handshake::Handshake;
 use domain::access::Scope;
 use domain::attempt::AttemptState;
 use domain::destination::DestinationState;
@@ -61,6 +62,11 @@ pub fn shape_or_null() -> Object {
 /// Until when a request counts.
 pub fn count_or_null() -> Object {
     or_null(words([Count::Start, Count::Response].map(Count::as_str)))
+}
+
+/// Whether a receiver is asked before anything is sent to it.
+pub fn handshake() -> Object {
+    words(Handshake::ALL.map(Handshake::as_str))
 }
 
 /// A destination's state.

@@ -360,12 +360,15 @@ pub fn in_words(settings: &LimitSettings, state: DestinationState) -> String {
         .iter()
         .filter_map(|(period, max)| Some(format!("{}/{period}", (*max)?)))
         .collect();
+    let allowed = (settings.allowed_per_minute).map(|most| format!("receiver allows {most}/minute"));
     if words.is_empty() || settings.unlimited {
-        return "unlimited".to_owned();
+        let words = std::iter::once("unlimited".to_owned()).chain(allowed);
+        return words.collect::<Vec<_>>().join(" ");
     }
     if let Some(shape) = settings.shape.filter(|shape| *shape != Shape::default()) {
         words.push(shape.as_str().to_owned());
     }
     words.extend(settings.burst.map(|burst| format!("burst {burst}")));
+    words.extend(allowed);
     words.join(" ")
 }

@@ -325,6 +325,7 @@ impl Receiver {
                 timeout: TIMEOUT,
                 batches: false,
                 pass_traceparent: false,
+                names_origin: false,
                 secrets: Vec::new(),
             },
             signer: Signer::new(key.into_iter().collect()),

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use axum::extract::{Path, Query, State};
 use axum::response::{Html, IntoResponse, Redirect, Response};
+use domain::handshake::Handshake;
 use domain::access::Scope;
 use domain::ids::{AttemptId, DestinationId, ReplayId};
 use domain::replay::{ReplaySource, ReplayState};
@@ -393,6 +394,7 @@ mod tests {
             ceiling: domain::ceiling::Ceiling::default(),
             spread: None,
             pass_traceparent: false,
+            handshake: Handshake::None,
             created_at: Timestamp::from_micros(0),
         };
         let takes = Some(Duration::from_secs(61));

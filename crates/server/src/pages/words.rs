@@ -114,8 +114,17 @@ pub(super) fn large(number: u64) -> String {
     text
 }
 
-/// What is in force: `20/s, 300/min · bucket of 50`.
+/// What is in force: `20/s, 300/min · bucket of 50 · the receiver allows 120 a minute`.
 pub(super) fn limits(settings: &LimitSettings) -> String {
+    let set = set_limits(settings);
+    match settings.allowed_per_minute {
+        None => set,
+        Some(0) => format!("{set} · the receiver has not allowed it"),
+        Some(most) => format!("{set} · the receiver allows {most} a minute"),
+    }
+}
+
+fn set_limits(settings: &LimitSettings) -> String {
     if settings.unlimited {
         return "unlimited".to_owned();
     }
@@ -185,5 +194,13 @@ mod tests {
             ..both
         };
         assert_eq!(limits(&crowded), "20/s, 300/min · 7 in flight");
+        let allowed = |most| LimitSettings {
+            allowed_per_minute: Some(most),
+            ..both
+        };
+        let some = "20/s, 300/min · the receiver allows 120 a minute";
+        assert_eq!(limits(&allowed(120)), some);
+        let none = "20/s, 300/min · the receiver has not allowed it";
+        assert_eq!(limits(&allowed(0)), none);
     }
 }

@@ -74,6 +74,7 @@ impl LimitsChange {
             safety_margin: self.safety_margin.unwrap_or(now.safety_margin),
             margin_cap: self.margin_cap.unwrap_or(now.margin_cap),
             count: self.count.unwrap_or(now.count),
+            allowed_per_minute: now.allowed_per_minute,
         }
     }
 }
@@ -110,6 +111,7 @@ mod tests {
         safety_margin: None,
         margin_cap: None,
         count: None,
+        allowed_per_minute: None,
     };
 
     #[test]

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use adapters::shell;
+use domain::handshake::Handshake;
 use domain::limit::Shape;
 use domain::policy::LimitSettings;
 use engine::ports::{Catalog, DEFAULT_TENANT, NewDestination};
@@ -119,6 +120,7 @@ impl Place {
             filter: None,
             limits,
             pass_traceparent: false,
+            handshake: Handshake::None,
         };
         let catalog = self.to_write().await;
         let created = catalog.create_destination(DEFAULT_TENANT, &new).await;

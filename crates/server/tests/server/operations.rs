@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use adapters::sqlite::SqliteStore;
+use domain::handshake::Handshake;
 use domain::event::{Audience, NewEvent, Timing};
 use domain::ids::{DestinationId, EventId};
 use domain::policy::LimitSettings;
@@ -25,6 +26,7 @@ async fn world() -> (World, Arc<SqliteStore>, DestinationId) {
         filter: None,
         limits: LimitSettings::default(),
         pass_traceparent: false,
+        handshake: Handshake::None,
     };
     let created = store.create_destination(DEFAULT_TENANT, &new).await;
     (world, store, created.unwrap().id)

@@ -148,6 +148,7 @@ impl Catalog for FakeStore {
             created_at: NOON,
             spread: None,
             pass_traceparent: false,
+            handshake: new.handshake,
         };
         self.up()?.destinations.push(destination.clone());
         Ok(destination)

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use domain::handshake::Handshake;
 use domain::attempt::AttemptState;
 use domain::destination::DestinationState;
 use domain::external_id::ExternalId;
@@ -315,6 +316,7 @@ pub async fn a_destination_is_found_by_what_its_platform_calls_it(world: &World)
         filter: None,
         limits: LimitSettings::default(),
         pass_traceparent: false,
+        handshake: Handshake::None,
     };
     let create = async |new: &NewDestination| {
         let created = world.catalog.create_destination(DEFAULT_TENANT, new);

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use domain::handshake::Handshake;
 use domain::admission::{Blocked, Look};
 use domain::attempt::{AttemptState, OutcomeKind};
 use domain::event::{Audience, NewEvent, Timing};
@@ -122,6 +123,7 @@ impl World {
             filter: None,
             limits: LimitSettings::EXACT,
             pass_traceparent: false,
+            handshake: Handshake::None,
         };
         DestinationBuilder { world: self, new }
     }

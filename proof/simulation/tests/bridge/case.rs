@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use domain::handshake::Handshake;
 use domain::ids::{DestinationId, WorkerId};
 use domain::policy::LimitSettings;
 use engine::ports::{DEFAULT_TENANT, Heartbeat, NewDestination};
@@ -79,6 +80,7 @@ pub(crate) async fn furnish(
             filter: None,
             limits: *limits,
             pass_traceparent: false,
+            handshake: Handshake::None,
         };
         before();
         let created = driver

@@ -272,6 +272,7 @@ impl Store for FakeStore {
             batches: self.batches.load(Ordering::SeqCst) > 0,
             secrets: self.secrets.lock().unwrap().clone(),
             pass_traceparent: false,
+            names_origin: false,
         };
         Ok(destinations.iter().map(target).collect())
     }

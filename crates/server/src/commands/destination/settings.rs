@@ -3,6 +3,7 @@
 use std::str::FromStr;
 
 use clap::{ArgAction, Args};
+use domain::handshake::Handshake;
 use domain::limit::{Count, Period, Shape};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Map, Value};
@@ -57,6 +58,11 @@ pub struct Settings {
     #[arg(long, value_name = "BOOL", action = ArgAction::Set)]
     #[arg(default_missing_value = "true", num_args = 0..=1, require_equals = true)]
     pub pass_traceparent: Option<bool>,
+
+    /// Whether its receiver is asked before anything is sent to it: `none`, or
+    /// `cloud_events`.
+    #[arg(long, value_name = "WHICH")]
+    pub handshake: Option<Handshake>,
 
     /// A header to add, such as `x-env: production`. Repeatable: all of them,
     /// or `none`.
@@ -226,6 +232,10 @@ impl Settings {
             ("margin_cap", number(self.margin_cap)),
             ("count", self.count.map(|count| count.as_str().into())),
             ("pass_traceparent", self.pass_traceparent.map(Value::from)),
+            (
+                "handshake",
+                self.handshake.map(|which| which.as_str().into()),
+            ),
             (
                 "headers",
                 (!self.headers.is_empty()).then(|| headers.into()),
