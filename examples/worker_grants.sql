@@ -27,10 +27,12 @@ grant select, insert, update, delete on response_times to paceline_worker;
 grant insert on operational_events to paceline_worker;
 grant select, update on smart_limits to paceline_worker;
 grant select, insert, delete on smart_history to paceline_worker;
+grant select, update on handshakes to paceline_worker;
 
--- A receiver that is gone is disabled; nothing else of a destination changes. What goes
+-- A receiver that is gone is disabled, and what it allows when it is asked is written down;
+-- nothing else of a destination changes. What goes
 -- with that is done with the owner's rights: its permits are taken back, and the history
 -- is written.
-grant update (state) on destinations to paceline_worker;
+grant update (state, allowed_per_minute) on destinations to paceline_worker;
 alter function destinations_before_update() security definer set search_path = public, pg_temp;
 alter function destinations_after_update() security definer set search_path = public, pg_temp;

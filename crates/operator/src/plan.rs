@@ -194,6 +194,7 @@ impl Wanted {
             safety_margin: spec.safety_margin,
             margin_cap: spec.margin_cap,
             count: spec.count.map(Count::in_domain),
+            allowed_per_minute: None,
         };
         Ok(Self {
             name: name.to_owned(),

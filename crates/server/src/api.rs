@@ -46,6 +46,7 @@ pub mod destination_health;
 pub mod destinations;
 pub mod events;
 pub mod fleet;
+pub mod handshake;
 mod idempotency;
 pub mod keys;
 pub mod limit_requests;
@@ -186,6 +187,7 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(operations::list))
         .routes(routes!(operations::events))
         .routes(routes!(smart_delivery::show, smart_delivery::change))
+        .routes(routes!(handshake::show, handshake::ask))
         .routes(routes!(compliance::report))
         .routes(routes!(standings::explain))
         .routes(routes!(standings::list))

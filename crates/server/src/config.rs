@@ -15,6 +15,7 @@ use adapters::rabbitmq::QueueKind;
 use clap::builder::BoolishValueParser;
 use clap::{ArgAction, Args, ValueEnum};
 use domain::backpressure::BacklogBounds;
+use domain::handshake::Origin;
 use domain::ingest_limit::IngestLimit;
 use engine::ports::MAX_REQUEST_TIMEOUT;
 use secrecy::SecretString;
@@ -348,6 +349,12 @@ pub struct TargetConfig {
         hide_env_values = true
     )]
     pub egress_proxy: Option<SecretUrl>,
+
+    /// The DNS name by which receivers are asked whether they want to be sent anything,
+    /// and that their requests name then. By default the host of `--public-url`, where
+    /// that is set.
+    #[arg(long, env = "PACELINE_HANDSHAKE_ORIGIN", value_name = "NAME")]
+    pub handshake_origin: Option<Origin>,
 }
 
 impl TargetConfig {
@@ -357,6 +364,16 @@ impl TargetConfig {
         parsed
             .transpose()
             .map_err(|problem: NotAProxy| ConfigError::flag("egress-proxy", problem.to_string()))
+    }
+
+    /// Receivers are asked as the host of this address, unless it is set who asks.
+    #[must_use]
+    pub fn asking_as(self, public_url: Option<&PublicUrl>) -> Self {
+        let host = || public_url?.host()?.parse().ok();
+        Self {
+            handshake_origin: self.handshake_origin.or_else(host),
+            ..self
+        }
     }
 
     /// The rules that the API and the sender go by.
@@ -391,6 +408,7 @@ impl Default for TargetConfig {
             allow_networks: Vec::new(),
             allow_ports: USUAL_PORTS.to_vec(),
             egress_proxy: None,
+            handshake_origin: None,
         }
     }
 }

@@ -11,11 +11,11 @@ use adapters::redis::RedisSchedule;
 use adapters::sqlite::{SqliteStore, system_clock};
 use anyhow::Context;
 use engine::ports::{
-    Backlog, Backpressure, Catalog, DeliveryQueue, Keys, LimitRequests, Managers, Operations,
+    Asker, Backlog, Backpressure, Catalog, DeliveryQueue, Handshakes, Keys, LimitRequests, Managers, Operations,
     OperationsBook, Outbox, Overview, Replays, Retain, Schedule, SecretStore, Sender, Sessions,
     Store, StoreError, Survey, Tallies, Tenants, TraceBook, Vault,
 };
-use engine::roles::{self, Surveyed};
+use engine::roles::{self, Asking, Surveyed};
 
 use crate::config::{
     ConfigError, Database, QueueConfig, QueuePlace, ScheduleConfig, SchedulePlace, SecretUrl,
@@ -45,6 +45,7 @@ pub trait Stored:
     + SecretStore
     + Managers
     + TraceBook
+    + Handshakes
 {
 }
 
@@ -66,6 +67,7 @@ pub struct Parts {
     /// `None` for a role without permits.
     pub queue: Option<Arc<dyn DeliveryQueue>>,
     pub sender: Arc<dyn Sender>,
+    pub asker: Arc<dyn Asker>,
     /// The store, for what people read.
     pub reading: Reading,
 }
@@ -114,6 +116,7 @@ impl Parts {
             Some(config) => Some(connect_queue(config).await?),
             None => None,
         };
+        let sender = sender(target)?;
         Ok(Self {
             reading: Reading::of(&stored, store),
             store: Arc::clone(&stored) as _,
@@ -122,7 +125,8 @@ impl Parts {
             outbox,
             schedule: connect_schedule(schedule).await?,
             queue,
-            sender: sender(target)?,
+            asker: Arc::clone(&sender) as _,
+            sender,
         })
     }
 
@@ -147,6 +151,10 @@ impl Parts {
             }),
             tallies: Some(stored()),
             replays: Some(stored()),
+            asking: Some(Asking {
+                handshakes: stored(),
+                asker: Arc::clone(&self.asker),
+            }),
         }
     }
 
@@ -273,7 +281,7 @@ async fn connect_queue(config: &QueueConfig) -> anyhow::Result<Arc<dyn DeliveryQ
     }
 }
 
-fn sender(config: &TargetConfig) -> Result<Arc<dyn Sender>, ConfigError> {
+fn sender(config: &TargetConfig) -> Result<Arc<HttpSender>, ConfigError> {
     let dial: Arc<dyn Dial> = match config.proxy()? {
         Some(proxy) => Arc::new(DialThrough::new(proxy)),
         None => Arc::new(DialDirect),
@@ -281,6 +289,7 @@ fn sender(config: &TargetConfig) -> Result<Arc<dyn Sender>, ConfigError> {
     let sender = HttpSender::new(HttpOptions {
         policy: config.policy(),
         dial,
+        origin: config.handshake_origin.clone(),
         ..HttpOptions::default()
     });
     if let Err(error) = sender.check_tls() {

@@ -34,6 +34,7 @@ pub mod ceilings;
 pub mod compliance;
 pub mod error;
 pub mod event;
+pub mod handshake;
 pub mod health;
 pub mod intake;
 pub mod limits;

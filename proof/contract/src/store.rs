@@ -16,6 +16,7 @@ pub mod claim;
 pub mod coarse;
 pub mod filters;
 pub mod fleet;
+pub mod handshake;
 pub mod health;
 pub mod held;
 pub mod idempotency;
@@ -194,6 +195,18 @@ macro_rules! store_contract {
             a_resumed_backlog_keeps_the_limit
             another_url_forgets
             health_is_the_tenants
+        );
+        $crate::store_contract!(@module $world, handshake:
+            nothing_starts_until_the_receiver_allows_it
+            a_receiver_may_allow_any_rate
+            a_refusal_revokes_what_was_allowed
+            a_receiver_that_cannot_be_reached_keeps_what_it_allowed
+            another_url_is_asked_anew
+            it_is_turned_on_and_off
+            it_is_asked_again_in_time_or_at_once
+            what_is_disabled_or_deleted_is_not_asked
+            questions_are_taken_in_turn
+            handshakes_are_the_tenants
         );
         $crate::store_contract!(@module $world, smart:
             it_is_off_unless_asked_for

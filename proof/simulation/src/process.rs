@@ -188,12 +188,13 @@ impl Ports {
             retain: parts.keep.map(|_| store() as _),
             operations: parts.tells.then(|| store() as _),
             replays: Some(store()),
-            // Nobody has secrets to seal anew or an outbox, and nobody reads metrics and
-            // tallies.
+            // Nobody has secrets to seal anew, an outbox or a handshake, and nobody reads
+            // metrics and tallies.
             secrets: None,
             outbox: None,
             surveyed: None,
             tallies: None,
+            asking: None,
         }
     }
 

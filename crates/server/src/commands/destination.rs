@@ -16,6 +16,7 @@ use crate::output::{self, Format};
 mod backlog;
 mod batches;
 pub(super) mod explain;
+mod handshake;
 mod health;
 mod secret;
 pub(super) mod settings;
@@ -123,6 +124,16 @@ pub enum Command {
         #[command(flatten)]
         connection: Connection,
     },
+    /// Show whether its receiver allows that anything is sent to it, and how much.
+    Handshake {
+        /// Its id or its name.
+        id: Named,
+        /// Have it asked now before.
+        #[arg(long)]
+        ask: bool,
+        #[command(flatten)]
+        connection: Connection,
+    },
     /// Show or set what is tried again, when, and how often.
     Retries(backlog::Retries),
     /// Show or set how many events share a request.
@@ -212,6 +223,11 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
             set,
             connection,
         } => smart::run(&id, set, &connection).await?,
+        Command::Handshake {
+            id,
+            ask,
+            connection,
+        } => handshake::run(&id, ask, &connection).await?,
         Command::Retries(args) => backlog::retries(args).await?,
         Command::Batches(args) => batches::batches(args).await?,
         Command::Cancel(args) => backlog::cancel(args).await?,

@@ -58,6 +58,8 @@ impl Args {
 impl From<Args> for RoleConfig {
     fn from(args: Args) -> Self {
         Self {
+            // While the address is still there to look at.
+            target: args.target.asking_as(args.api.public_url.as_ref()),
             store: args.store,
             schedule: args.schedule,
             queue: Some(args.queue),
@@ -66,7 +68,6 @@ impl From<Args> for RoleConfig {
             tls: Some(args.tls),
             ingest: Some(args.ingest),
             secret_keys: Some(args.secret_keys),
-            target: args.target,
             worker: Some(args.worker),
             request: args.request,
             keep: Some(args.keep),

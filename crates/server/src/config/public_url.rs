@@ -11,6 +11,12 @@ use url::Url;
 pub struct PublicUrl(String);
 
 impl PublicUrl {
+    /// Its host, without a port.
+    #[must_use]
+    pub fn host(&self) -> Option<String> {
+        Some(Url::parse(&self.0).ok()?.host_str()?.to_owned())
+    }
+
     /// A page there, by its path.
     #[must_use]
     pub fn of(&self, path: &str) -> String {

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use axum::extract::{Path, Query, State};
 use axum::response::{Html, IntoResponse, Redirect, Response};
-use domain::handshake::Handshake;
 use domain::access::Scope;
 use domain::ids::{AttemptId, DestinationId, ReplayId};
 use domain::replay::{ReplaySource, ReplayState};
@@ -368,6 +367,7 @@ pub(super) async fn cancel(
 
 #[cfg(test)]
 mod tests {
+    use domain::handshake::Handshake;
     use domain::destination::DestinationState;
     use domain::ids::TenantId;
     use domain::policy::LimitSettings;

@@ -78,6 +78,12 @@ pub(crate) const ROWS: &[Row] = &[
         Some(r#"{"enabled": true}"#),
         Reach::Named,
     ),
+    row("GET /v1/destinations/{id}/handshake", None, Reach::Named),
+    row(
+        "POST /v1/destinations/{id}/handshake",
+        Some("{}"),
+        Reach::Named,
+    ),
     row("GET /v1/destinations/{id}/explanation", None, Reach::Named),
     row("GET /v1/standings", None, Reach::Own),
     row("GET /v1/compliance", None, Reach::Own),

@@ -13,11 +13,13 @@ use domain::event::{Audience, MAX_DESTINATIONS, NewEvent, is_subscribed};
 use domain::external_id::ExternalId;
 use domain::filter::Content;
 use domain::health::{BreakerSettings, FAILING_PERCENT, Health};
+use domain::handshake::{Handshake, Standing};
 use domain::ids::{AttemptId, DestinationId, EventId, SecretId, TenantId};
 use domain::policy::LimitSettings;
 use domain::smart::{Reason, SmartDelivery};
 use domain::time::Timestamp;
 use engine::ports::{
+    HandshakeBook, HandshakeView,
     Acceptance, AttemptView, BreakerChange, Catalog, CatalogError, Destination, DestinationChange,
     EventSummary, HeadersChange, HealthBook, HealthView, LedgerPosition, LedgerRow, LimitHistory,
     Managed, NewDestination, NewSecret, OperationalEvent, Resealed, SealedKind, SealedSecret,
@@ -389,6 +391,30 @@ impl HealthBook for FakeStore {
         _limit: u32,
     ) -> Result<Vec<OperationalEvent>, CatalogError> {
         Ok(Vec::new())
+    }
+}
+
+#[async_trait]
+impl HandshakeBook for FakeStore {
+    async fn handshake(
+        &self,
+        tenant: TenantId,
+        destination: DestinationId,
+    ) -> Result<HandshakeView, CatalogError> {
+        let handshake = self.destination(tenant, destination).await?.handshake;
+        let is_on = handshake != Handshake::None;
+        Ok(HandshakeView {
+            handshake,
+            standing: is_on.then(Standing::new),
+        })
+    }
+
+    async fn ask_now(
+        &self,
+        tenant: TenantId,
+        destination: DestinationId,
+    ) -> Result<(), CatalogError> {
+        self.destination(tenant, destination).await.map(drop)
     }
 }
 

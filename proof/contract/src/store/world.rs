@@ -22,7 +22,7 @@ use uuid::Uuid;
 
 use crate::stalled::stalled;
 use engine::ports::{
-    Acceptance, AttemptView, Catalog, ClaimAnswer, Claims, DEFAULT_TENANT, HealthBook, Heartbeat,
+    Acceptance, AttemptView, Catalog, ClaimAnswer, Claims, DEFAULT_TENANT, Handshakes, HealthBook, Heartbeat,
     LedgerRow, Managers, NewDestination, NextTry, Outcome, Recorded, Run, RunResult, SecretStore,
     Speaks, Start, Store,
 };
@@ -47,6 +47,8 @@ pub struct World {
     /// The same store.
     pub secrets: Arc<dyn SecretStore>,
     /// The same store.
+    pub handshakes: Arc<dyn Handshakes>,
+    /// The same store.
     pub managers: Arc<dyn Managers>,
     door: Arc<dyn Backdoor>,
     ids: AtomicU64,
@@ -56,12 +58,13 @@ impl World {
     /// A world around a fresh, migrated store.
     pub fn new<S>(store: Arc<S>, door: Arc<dyn Backdoor>) -> Self
     where
-        S: Store + Catalog + SecretStore + Managers + 'static,
+        S: Store + Catalog + SecretStore + Handshakes + Managers + 'static,
     {
         Self {
             store: Arc::clone(&store) as Arc<dyn Store>,
             catalog: Arc::clone(&store) as Arc<dyn Catalog>,
             secrets: Arc::clone(&store) as Arc<dyn SecretStore>,
+            handshakes: Arc::clone(&store) as Arc<dyn Handshakes>,
             managers: store,
             door,
             ids: AtomicU64::new(1),
@@ -344,6 +347,13 @@ pub struct DestinationBuilder<'a> {
 }
 
 impl DestinationBuilder<'_> {
+    /// Whether its receiver is asked first.
+    #[must_use]
+    pub fn handshake(mut self, handshake: Handshake) -> Self {
+        self.new.handshake = handshake;
+        self
+    }
+
     /// Starts per second.
     #[must_use]
     pub fn per_second(mut self, max: u32) -> Self {
