@@ -99,7 +99,9 @@ impl Reply {
             _ => return refused(&format!("it answered {status}")),
         }
         let Some(allowed) = self.allowed_origin.as_deref().map(str::trim) else {
-            return refused(&format!("it answered {status} without WebHook-Allowed-Origin"));
+            return refused(&format!(
+                "it answered {status} without WebHook-Allowed-Origin"
+            ));
         };
         if allowed != "*" && !allowed.eq_ignore_ascii_case(origin.as_str()) {
             return refused(&format!("it allows the origin {allowed:?}, not {origin}"));
@@ -247,8 +249,7 @@ impl Standing {
     #[must_use]
     pub fn details(&self) -> String {
         let per_minute = self.allowed_per_minute;
-        serde_json::json!({ "problem": self.problem, "allowed_per_minute": per_minute })
-            .to_string()
+        serde_json::json!({ "problem": self.problem, "allowed_per_minute": per_minute }).to_string()
     }
 }
 

@@ -300,7 +300,10 @@ impl Rate {
         };
         let windows = &mut limited.windows;
         let at = windows.partition_point(|one| one.period < window.period);
-        match windows.get_mut(at).filter(|one| one.period == window.period) {
+        match windows
+            .get_mut(at)
+            .filter(|one| one.period == window.period)
+        {
             Some(same) => same.max = same.max.min(window.max),
             None => windows.insert(at, window),
         }

@@ -39,8 +39,8 @@ use crate::handshake::{HandshakeLoop, HandshakeOptions};
 use crate::ingest::{Ingest, IngestLoop, IngestOptions};
 use crate::notifier::{Notifier, NotifierOptions};
 use crate::ports::{
-    Asker, Backpressure, Catalog, DeliveryQueue, Handshakes, Operations, Outbox, Replays, Retain, Schedule,
-    SecretStore, Sender, Store, Survey, Tallies, Vault,
+    Asker, Backpressure, Catalog, DeliveryQueue, Handshakes, Operations, Outbox, Replays, Retain,
+    Schedule, SecretStore, Sender, Store, Survey, Tallies, Vault,
 };
 use crate::reaper::{Reaper, ReaperOptions};
 use crate::relay::{Relay, RelayOptions};

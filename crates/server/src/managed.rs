@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use anyhow::anyhow;
 use async_trait::async_trait;
-use domain::handshake::Handshake;
 use domain::destination::DestinationState;
+use domain::handshake::Handshake;
 use domain::health::Breaker;
 use domain::ids::DestinationId;
 use engine::ports::{Hold, Manager};

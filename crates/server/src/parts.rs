@@ -11,9 +11,9 @@ use adapters::redis::RedisSchedule;
 use adapters::sqlite::{SqliteStore, system_clock};
 use anyhow::Context;
 use engine::ports::{
-    Asker, Backlog, Backpressure, Catalog, DeliveryQueue, Handshakes, Keys, LimitRequests, Managers, Operations,
-    OperationsBook, Outbox, Overview, Replays, Retain, Schedule, SecretStore, Sender, Sessions,
-    Store, StoreError, Survey, Tallies, Tenants, TraceBook, Vault,
+    Asker, Backlog, Backpressure, Catalog, DeliveryQueue, Handshakes, Keys, LimitRequests,
+    Managers, Operations, OperationsBook, Outbox, Overview, Replays, Retain, Schedule, SecretStore,
+    Sender, Sessions, Store, StoreError, Survey, Tallies, Tenants, TraceBook, Vault,
 };
 use engine::roles::{self, Asking, Surveyed};
 

@@ -8,10 +8,10 @@
 use std::sync::Arc;
 
 use adapters::http::Policy;
-use domain::handshake::Handshake;
 use domain::destination::DestinationState;
 use domain::event::{MAX_DESTINATIONS, NewEvent};
 use domain::external_id::ExternalId;
+use domain::handshake::Handshake;
 use domain::ids::{AttemptId, DestinationId, EventId, TenantId};
 use domain::ingest_limit::IngestLimit;
 use domain::policy::LimitSettings;

@@ -34,9 +34,9 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use bytes::Bytes;
-use domain::handshake::Handshake;
 use domain::compliance::{InForce, Stalls, USUAL_MARGIN};
 use domain::event::{Audience, NewEvent, Timing};
+use domain::handshake::Handshake;
 use domain::ids::{DestinationId, EventId};
 use domain::signature::Key;
 use domain::time::Timestamp;

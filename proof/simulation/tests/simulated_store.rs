@@ -9,8 +9,8 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use domain::handshake::Handshake;
 use domain::event::{Audience, Idempotency, NewEvent, Timing};
+use domain::handshake::Handshake;
 use domain::ids::{DestinationId, EventId, WorkerId};
 use domain::permit::Permit;
 use domain::policy::LimitSettings;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use domain::handshake::Handshake;
 use domain::event::{Audience, NewEvent, Timing};
+use domain::handshake::Handshake;
 use domain::ids::{DestinationId, EventId, TenantId};
 use domain::policy::LimitSettings;
 use domain::time::Timestamp;

@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use adapters::sqlite::{SqliteStore, system_clock};
 use bytes::Bytes;
-use domain::handshake::Handshake;
 use domain::attempt::OutcomeKind;
 use domain::event::{Audience, NewEvent, Timing};
+use domain::handshake::Handshake;
 use domain::health::Signal;
 use domain::ids::{DestinationId, EventId, WorkerId};
 use domain::permit::Permit;

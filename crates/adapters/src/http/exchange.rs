@@ -95,7 +95,9 @@ impl Exchange {
             read: READ_BODY_BYTES,
             kept: 0,
         };
-        let (answer, _) = self.exchange(question, FirstByte::default(), (limit, caps)).await?;
+        let (answer, _) = self
+            .exchange(question, FirstByte::default(), (limit, caps))
+            .await?;
         let text = |name| Some(answer.headers.get(name)?.to_str().ok()?.to_owned());
         Ok(Reply {
             status: answer.status,
@@ -162,7 +164,9 @@ impl Prepared for Exchange {
         let bounds = (request.timeout, caps(&request));
         let mut outgoing = outgoing(&self.endpoint, request)?;
         if let Some(origin) = self.origin.take() {
-            outgoing.headers_mut().insert(WEBHOOK_REQUEST_ORIGIN, origin);
+            outgoing
+                .headers_mut()
+                .insert(WEBHOOK_REQUEST_ORIGIN, origin);
         }
         let (answer, elapsed) = self.exchange(outgoing, first_byte, bounds).await?;
         Ok(Response {

@@ -1,10 +1,10 @@
 //! Destinations, as their owners see and change them. What a change does to
 //! permits, history and marks is the triggers' business.
 
-use domain::handshake::Handshake;
 use domain::ceiling::Ceiling;
 use domain::external_id::ExternalId;
 use domain::filter::Filter;
+use domain::handshake::Handshake;
 use domain::ids::{DestinationId, TenantId};
 use domain::limit::Count;
 use domain::policy::LimitSettings;

@@ -41,16 +41,18 @@ pub(super) async fn targets(
     .fetch_all(pool)
     .await?;
     let mut targets: Vec<_> = (rows.into_iter())
-        .map(|(id, epoch, url, batches, pass_traceparent, names_origin)| Target {
-            destination: DestinationId(id),
-            epoch: Epoch(epoch),
-            url,
-            timeout: MAX_REQUEST_TIMEOUT,
-            batches,
-            pass_traceparent,
-            names_origin,
-            secrets: Vec::new(),
-        })
+        .map(
+            |(id, epoch, url, batches, pass_traceparent, names_origin)| Target {
+                destination: DestinationId(id),
+                epoch: Epoch(epoch),
+                url,
+                timeout: MAX_REQUEST_TIMEOUT,
+                batches,
+                pass_traceparent,
+                names_origin,
+                secrets: Vec::new(),
+            },
+        )
         .collect();
     secrets::attach(pool, &mut targets).await?;
     Ok(targets)

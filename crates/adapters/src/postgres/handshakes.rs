@@ -174,7 +174,9 @@ async fn record(
     let Some(before) = row.standing(id)? else {
         return Ok(HandshakeRecorded::default());
     };
-    let after = before.clone().after(answer, Timestamp::from_micros(row.now));
+    let after = before
+        .clone()
+        .after(answer, Timestamp::from_micros(row.now));
     write(&mut transaction, id, &after).await?;
     let changed = after.allowed_per_minute != before.allowed_per_minute;
     if changed {

@@ -1,9 +1,9 @@
 //! Destinations, as their owners see them.
 
-use domain::handshake::Handshake;
 use domain::ceiling::Ceiling;
 use domain::external_id::ExternalId;
 use domain::filter::Filter;
+use domain::handshake::Handshake;
 use domain::ids::{DestinationId, TenantId};
 use domain::limit::Count;
 use domain::policy::LimitSettings;

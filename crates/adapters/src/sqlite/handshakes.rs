@@ -164,7 +164,13 @@ fn record(
     });
     if let Some(news) = &news {
         let (event_type, details) = (news.event_type.as_str(), &news.details);
-        let row = (event_type, &key, tenant.to_string(), details, now.as_micros());
+        let row = (
+            event_type,
+            &key,
+            tenant.to_string(),
+            details,
+            now.as_micros(),
+        );
         execute(tx, NOTE, row)?;
     }
     let destination = question.destination;

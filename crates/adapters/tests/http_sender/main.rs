@@ -9,6 +9,7 @@
 mod addresses;
 mod answers;
 mod dialling;
+mod handshake;
 mod hostile;
 mod name_server;
 mod peer;

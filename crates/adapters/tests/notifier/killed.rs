@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use adapters::in_process::InProcessSchedule;
 use bytes::Bytes;
-use domain::handshake::Handshake;
 use domain::event::{Audience, NewEvent, Timing};
+use domain::handshake::Handshake;
 use domain::ids::{DestinationId, EventId};
 use domain::policy::LimitSettings;
 use engine::notifier::{Notifier, NotifierOptions};

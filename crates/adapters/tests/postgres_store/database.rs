@@ -7,8 +7,8 @@ use std::sync::{Arc, Weak};
 
 use adapters::postgres::{PostgresOptions, PostgresStore};
 use bytes::Bytes;
-use domain::handshake::Handshake;
 use domain::event::{Audience, NewEvent, Timing};
+use domain::handshake::Handshake;
 use domain::ids::{DestinationId, EventId, WorkerId};
 use domain::permit::Permit;
 use domain::policy::LimitSettings;

@@ -108,9 +108,14 @@ fn a_window_that_the_receiver_allows_is_said_to_be_its() {
     let mut case = Case::with(|case| case.policy = allowed(2));
     case.usage.starts = vec![ms(-2_000), ms(-4_000)];
     let explained = case.explained();
-    assert_eq!((explained.reason, explained.next_at), (Reason::Window, Some(ms(56_000))));
+    assert_eq!(
+        (explained.reason, explained.next_at),
+        (Reason::Window, Some(ms(56_000)))
+    );
     assert!(
-        explained.words.starts_with("The window of 2 a minute, which the receiver allows,"),
+        explained
+            .words
+            .starts_with("The window of 2 a minute, which the receiver allows,"),
         "{}",
         explained.words
     );

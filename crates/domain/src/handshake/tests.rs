@@ -26,7 +26,13 @@ fn consent_is_the_header_with_our_name_or_a_star() {
     assert_eq!(reply(200, "*", ""), allowed(0), "as configured");
     let long = "9".repeat(40);
     assert_eq!(reply(200, "*", &long), allowed(MAX_LIMIT));
-    for other in ["", "example.com", "hooks.example.com.evil", "**", "*.example.com"] {
+    for other in [
+        "",
+        "example.com",
+        "hooks.example.com.evil",
+        "**",
+        "*.example.com",
+    ] {
         let answer = reply(200, other, "120");
         assert!(matches!(answer, Answer::Refused(_)), "{other}: {answer:?}");
     }
@@ -36,7 +42,10 @@ fn consent_is_the_header_with_our_name_or_a_star() {
 fn a_rate_that_cannot_be_read_is_no_consent() {
     for nonsense in ["0", "-1", "1.5", "many", "1e3", "60;q=1", "60 a minute"] {
         let answer = reply(200, "*", nonsense);
-        assert!(matches!(answer, Answer::Refused(_)), "{nonsense}: {answer:?}");
+        assert!(
+            matches!(answer, Answer::Refused(_)),
+            "{nonsense}: {answer:?}"
+        );
     }
 }
 
@@ -49,7 +58,10 @@ fn no_status_but_2xx_is_consent() {
     // It may say so later.
     for status in [429, 500, 502, 503, 504] {
         let answer = reply(status, "*", "*");
-        assert!(matches!(answer, Answer::Unreachable(_)), "{status}: {answer:?}");
+        assert!(
+            matches!(answer, Answer::Unreachable(_)),
+            "{status}: {answer:?}"
+        );
     }
 }
 
@@ -95,7 +107,10 @@ fn nothing_is_allowed_until_the_receiver_has_said_so() {
     assert_eq!(new.allowed_per_minute, Some(0));
     for answer in [Answer::Refused("no".into()), gone()] {
         let after = new.clone().after(&answer, at(0));
-        assert_eq!((after.allowed_per_minute, after.allowed_until), (Some(0), None));
+        assert_eq!(
+            (after.allowed_per_minute, after.allowed_until),
+            (Some(0), None)
+        );
         assert_eq!(after.next_ask_at, at(60));
     }
     let allowed = new.after(&allowed(120), at(0));
@@ -134,11 +149,17 @@ fn what_was_allowed_stands_for_two_days_where_nobody_answers() {
     assert_eq!(standing.next_ask_at, until, "not a moment later");
     assert!((20..40).contains(&asked), "{asked}");
     let over = standing.after(&gone(), until);
-    assert_eq!((over.allowed_per_minute, over.allowed_until), (Some(0), None));
+    assert_eq!(
+        (over.allowed_per_minute, over.allowed_until),
+        (Some(0), None)
+    );
     // A refusal ends it at once.
     let refused = Standing::new().after(&allowed(120), at(0));
     let refused = refused.after(&Answer::Refused("no".into()), at(5));
-    assert_eq!((refused.allowed_per_minute, refused.allowed_until), (Some(0), None));
+    assert_eq!(
+        (refused.allowed_per_minute, refused.allowed_until),
+        (Some(0), None)
+    );
 }
 
 #[test]
@@ -146,7 +167,15 @@ fn operators_are_told_once_and_when_it_is_over() {
     let no = Answer::Refused("no".into());
     let mut standing = Standing::new();
     let mut told = Vec::new();
-    for answer in [&no, &no, &allowed(7), &gone(), &allowed(7), &no, &allowed(7)] {
+    for answer in [
+        &no,
+        &no,
+        &allowed(7),
+        &gone(),
+        &allowed(7),
+        &no,
+        &allowed(7),
+    ] {
         let after = standing.clone().after(answer, at(0));
         told.push(after.news(&standing).map(OperationalType::as_str));
         standing = after;
@@ -161,9 +190,29 @@ fn operators_are_told_once_and_when_it_is_over() {
 fn an_origin_is_a_dns_name() {
     assert_eq!(origin().as_str(), "hooks.example.com");
     assert!("localhost".parse::<Origin>().is_ok());
-    for other in ["", "*", "a..b", ".a", "https://a.b", "a.b:80", "a b", "a\r\nb", "ä.b"] {
+    for other in [
+        "",
+        "*",
+        "a..b",
+        ".a",
+        "https://a.b",
+        "a.b:80",
+        "a b",
+        "a\r\nb",
+        "ä.b",
+    ] {
         assert_eq!(other.parse::<Origin>(), Err(NotAnOrigin), "{other:?}");
     }
-    assert!("a.".repeat(126).trim_end_matches('.').parse::<Origin>().is_ok());
-    assert!("a.".repeat(128).trim_end_matches('.').parse::<Origin>().is_err());
+    assert!(
+        "a.".repeat(126)
+            .trim_end_matches('.')
+            .parse::<Origin>()
+            .is_ok()
+    );
+    assert!(
+        "a.".repeat(128)
+            .trim_end_matches('.')
+            .parse::<Origin>()
+            .is_err()
+    );
 }

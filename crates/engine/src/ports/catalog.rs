@@ -1,13 +1,13 @@
 //! The same store, as its users see it: destinations, events, ledgers.
 
 use async_trait::async_trait;
-use domain::handshake::Handshake;
 use domain::attempt::AttemptState;
 use domain::ceiling::Ceiling;
 use domain::compliance::Start;
 use domain::destination::DestinationState;
 use domain::external_id::ExternalId;
 use domain::filter::Filter;
+use domain::handshake::Handshake;
 use domain::ids::{AttemptId, DestinationId, EventId, ReplayId, TenantId};
 use domain::margin::Spread;
 use domain::policy::{LimitSettings, Policy};

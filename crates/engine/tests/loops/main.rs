@@ -13,6 +13,7 @@
 )]
 
 mod backpressure;
+mod handshake;
 mod ingest;
 mod notifier;
 mod reaper;

@@ -2,9 +2,9 @@
 
 use axum::Json;
 use axum::response::{IntoResponse, Response};
-use domain::handshake::Handshake;
 use domain::destination::DestinationState;
 use domain::external_id::ExternalId;
+use domain::handshake::Handshake;
 use domain::limit::{Count, Shape};
 use domain::policy::LimitSettings;
 use http::{StatusCode, header};

@@ -1,10 +1,10 @@
 //! How words and times look in JSON.
 
 use chrono::{DateTime, SecondsFormat};
-use domain::handshake::Handshake;
 use domain::access::Scope;
 use domain::attempt::AttemptState;
 use domain::destination::DestinationState;
+use domain::handshake::Handshake;
 use domain::limit::{Count, Shape};
 use domain::replay::{ReplaySource, ReplayState};
 use domain::signature::SecretKind;

@@ -360,7 +360,8 @@ pub fn in_words(settings: &LimitSettings, state: DestinationState) -> String {
         .iter()
         .filter_map(|(period, max)| Some(format!("{}/{period}", (*max)?)))
         .collect();
-    let allowed = (settings.allowed_per_minute).map(|most| format!("receiver allows {most}/minute"));
+    let allowed =
+        (settings.allowed_per_minute).map(|most| format!("receiver allows {most}/minute"));
     if words.is_empty() || settings.unlimited {
         let words = std::iter::once("unlimited".to_owned()).chain(allowed);
         return words.collect::<Vec<_>>().join(" ");

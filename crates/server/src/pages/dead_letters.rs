@@ -367,8 +367,8 @@ pub(super) async fn cancel(
 
 #[cfg(test)]
 mod tests {
-    use domain::handshake::Handshake;
     use domain::destination::DestinationState;
+    use domain::handshake::Handshake;
     use domain::ids::TenantId;
     use domain::policy::LimitSettings;
     use domain::time::Timestamp;

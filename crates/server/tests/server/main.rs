@@ -10,6 +10,7 @@ mod bulk;
 mod command_line;
 mod demo;
 mod fuzz;
+mod handshake;
 mod health;
 mod imports;
 mod ingest;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use adapters::sqlite::SqliteStore;
-use domain::handshake::Handshake;
 use domain::event::{Audience, NewEvent, Timing};
+use domain::handshake::Handshake;
 use domain::ids::{DestinationId, EventId};
 use domain::policy::LimitSettings;
 use engine::ports::{Catalog, DEFAULT_TENANT, NewDestination, Operations, Store, WatchRules};

@@ -53,6 +53,13 @@ impl Server {
         Self::spawn(port, paceline(folder).args(["--log", filter]).stderr(log))
     }
 
+    /// One that asks receivers as this origin.
+    pub(crate) fn start_as(folder: &Path, port: u16, origin: &str) -> Self {
+        let mut command = paceline(folder);
+        command.env("PACELINE_HANDSHAKE_ORIGIN", origin);
+        Self::spawn(port, command.args(["--log", "warn"]))
+    }
+
     /// Any role, once it has been spawned.
     pub(crate) fn of(command: &mut Command) -> Self {
         Self(command.spawn().unwrap())

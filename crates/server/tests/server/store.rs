@@ -12,18 +12,18 @@ use domain::destination::DestinationState;
 use domain::event::{Audience, MAX_DESTINATIONS, NewEvent, is_subscribed};
 use domain::external_id::ExternalId;
 use domain::filter::Content;
-use domain::health::{BreakerSettings, FAILING_PERCENT, Health};
 use domain::handshake::{Handshake, Standing};
+use domain::health::{BreakerSettings, FAILING_PERCENT, Health};
 use domain::ids::{AttemptId, DestinationId, EventId, SecretId, TenantId};
 use domain::policy::LimitSettings;
 use domain::smart::{Reason, SmartDelivery};
 use domain::time::Timestamp;
 use engine::ports::{
-    HandshakeBook, HandshakeView,
     Acceptance, AttemptView, BreakerChange, Catalog, CatalogError, Destination, DestinationChange,
-    EventSummary, HeadersChange, HealthBook, HealthView, LedgerPosition, LedgerRow, LimitHistory,
-    Managed, NewDestination, NewSecret, OperationalEvent, Resealed, SealedKind, SealedSecret,
-    Secret, SecretStore, SmartBook, SmartChange, SmartView, StoreError, StoreLayer,
+    EventSummary, HandshakeBook, HandshakeView, HeadersChange, HealthBook, HealthView,
+    LedgerPosition, LedgerRow, LimitHistory, Managed, NewDestination, NewSecret, OperationalEvent,
+    Resealed, SealedKind, SealedSecret, Secret, SecretStore, SmartBook, SmartChange, SmartView,
+    StoreError, StoreLayer,
 };
 
 use crate::world::NOON;
@@ -223,6 +223,7 @@ impl Catalog for FakeStore {
         destination.state = change.state.unwrap_or(destination.state);
         destination.limits = change.limits.unwrap_or(destination.limits);
         destination.effective = destination.limits.or_tier(&TIER);
+        destination.handshake = change.handshake.unwrap_or(destination.handshake);
         if let Some(event_types) = change.event_types {
             destination.event_types = event_types;
         }

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use domain::handshake::Handshake;
 use domain::attempt::AttemptState;
 use domain::destination::DestinationState;
 use domain::external_id::ExternalId;
+use domain::handshake::Handshake;
 use domain::ids::{DestinationId, EventId, TenantId};
 use domain::limit::{Count, Shape};
 use domain::policy::LimitSettings;
@@ -39,6 +39,7 @@ pub async fn a_destination_is_read_as_it_was_created(world: &World) {
             margin_cap: Some(0.3),
             count: Some(Count::Response),
             unlimited: false,
+            allowed_per_minute: None,
         },
         ..world
             .destination()

@@ -1,15 +1,15 @@
 //! Handshakes: what a receiver allows is in force, and nothing before it has answered.
 
 use domain::attempt::AttemptState;
-use domain::handshake::{AskOutcome, Answer, Handshake, unreachable};
+use domain::handshake::{Answer, AskOutcome, Handshake, unreachable};
 use domain::ids::{DestinationId, TenantId};
 use domain::operations::OperationalType;
 use domain::time::Timestamp;
 
 use super::World;
 use engine::ports::{
-    CatalogError, ClaimAnswer, DEFAULT_TENANT, DestinationChange, HandshakeRecorded,
-    HandshakeView, Question,
+    CatalogError, ClaimAnswer, DEFAULT_TENANT, DestinationChange, HandshakeRecorded, HandshakeView,
+    Question,
 };
 
 async fn view(world: &World, destination: DestinationId) -> HandshakeView {
@@ -92,7 +92,10 @@ pub async fn nothing_starts_until_the_receiver_allows_it(world: &World) {
     let read = read.await.unwrap();
     assert_eq!(read.handshake, Handshake::CloudEvents);
     assert_eq!(read.effective.allowed_per_minute, Some(3));
-    assert_eq!((read.limits.per_second, read.limits.per_minute), (Some(10), None));
+    assert_eq!(
+        (read.limits.per_second, read.limits.per_minute),
+        (Some(10), None)
+    );
     assert_eq!(take(world).await, [], "tomorrow");
 }
 
@@ -118,9 +121,15 @@ pub async fn a_refusal_revokes_what_was_allowed(world: &World) {
     assert_eq!(told.destination, destination);
     let worker = world.worker().await;
     let answers = world.claim(worker, &permits).await.answers;
-    assert!(answers.iter().all(|one| *one == ClaimAnswer::Refused), "{answers:?}");
+    assert!(
+        answers.iter().all(|one| *one == ClaimAnswer::Refused),
+        "{answers:?}"
+    );
     assert_eq!(world.admit(destination).await, []);
-    assert_eq!(world.states(destination).await, vec![AttemptState::Waiting; 20]);
+    assert_eq!(
+        world.states(destination).await,
+        vec![AttemptState::Waiting; 20]
+    );
     assert_eq!(in_force(world, destination).await, Some(0));
     let standing = view(world, destination).await.standing.unwrap();
     assert_eq!(standing.outcome, Some(AskOutcome::Refused));
@@ -163,12 +172,18 @@ pub async fn another_url_is_asked_anew(world: &World) {
     change(world, destination, moved).await;
     let worker = world.worker().await;
     let answers = world.claim(worker, &permits).await.answers;
-    assert!(answers.iter().all(|one| *one == ClaimAnswer::Refused), "{answers:?}");
+    assert!(
+        answers.iter().all(|one| *one == ClaimAnswer::Refused),
+        "{answers:?}"
+    );
     assert_eq!(world.admit(destination).await, []);
     let late = record(world, &old, &per_minute(60)).await;
     assert_eq!(late, HandshakeRecorded::default());
     assert_eq!(world.admit(destination).await, []);
-    assert_eq!(view(world, destination).await.standing.unwrap().outcome, None);
+    assert_eq!(
+        view(world, destination).await.standing.unwrap().outcome,
+        None
+    );
 
     let asked = take(world).await;
     assert_eq!(asked[0].url, "https://elsewhere.example/");
@@ -199,12 +214,16 @@ pub async fn it_is_turned_on_and_off(world: &World) {
     assert!(!before.1);
     let permits = world.admit(destination).await;
     assert_eq!(permits.len(), 5);
-    let on = format!("update destinations set handshake = 'cloud_events' where id = '{destination}'");
+    let on =
+        format!("update destinations set handshake = 'cloud_events' where id = '{destination}'");
     world.sql(&on).await;
     assert_eq!(world.admit(destination).await, []);
     assert_eq!(world.states(destination).await, [AttemptState::Waiting; 5]);
     let asking = target().await;
-    assert!(asking.1 && asking.0 > before.0, "workers know it by the epoch");
+    assert!(
+        asking.1 && asking.0 > before.0,
+        "workers know it by the epoch"
+    );
     // What is set already begins nothing anew.
     let [question] = &take(world).await[..] else {
         panic!("one question");
@@ -225,7 +244,10 @@ pub async fn it_is_turned_on_and_off(world: &World) {
     assert_eq!(late, HandshakeRecorded::default());
     let nonsense = format!("update destinations set handshake = 'x' where id = '{destination}'");
     let refused = world.refused_sql(&nonsense).await;
-    assert!(refused.contains("destinations_check_handshake"), "{refused}");
+    assert!(
+        refused.contains("destinations_check_handshake"),
+        "{refused}"
+    );
 }
 
 /// Whoever asked and died is not waited for; and its owner need not wait for its time.
@@ -266,11 +288,19 @@ pub async fn what_is_disabled_or_deleted_is_not_asked(world: &World) {
 
 /// Those that have waited longest, up to so many.
 pub async fn questions_are_taken_in_turn(world: &World) {
-    let mut all = [asking(world).await, asking(world).await, asking(world).await];
+    let mut all = [
+        asking(world).await,
+        asking(world).await,
+        asking(world).await,
+    ];
     let first = world.handshakes.take_handshakes(2).await.unwrap();
     let rest = take(world).await;
     assert_eq!((first.len(), rest.len()), (2, 1));
-    let mut taken: Vec<_> = first.iter().chain(&rest).map(|one| one.destination).collect();
+    let mut taken: Vec<_> = first
+        .iter()
+        .chain(&rest)
+        .map(|one| one.destination)
+        .collect();
     taken.sort_unstable();
     all.sort_unstable();
     assert_eq!(taken, all, "each of them once");

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use domain::handshake::Handshake;
 use domain::admission::{Blocked, Look};
 use domain::attempt::{AttemptState, OutcomeKind};
 use domain::event::{Audience, NewEvent, Timing};
+use domain::handshake::Handshake;
 use domain::health::Signal;
 use domain::ids::{DestinationId, EventId, TenantId, WorkerId};
 use domain::limit::{Count, Shape};
@@ -22,9 +22,9 @@ use uuid::Uuid;
 
 use crate::stalled::stalled;
 use engine::ports::{
-    Acceptance, AttemptView, Catalog, ClaimAnswer, Claims, DEFAULT_TENANT, Handshakes, HealthBook, Heartbeat,
-    LedgerRow, Managers, NewDestination, NextTry, Outcome, Recorded, Run, RunResult, SecretStore,
-    Speaks, Start, Store,
+    Acceptance, AttemptView, Catalog, ClaimAnswer, Claims, DEFAULT_TENANT, Handshakes, HealthBook,
+    Heartbeat, LedgerRow, Managers, NewDestination, NextTry, Outcome, Recorded, Run, RunResult,
+    SecretStore, Speaks, Start, Store,
 };
 
 /// What a test may do to a store beside its ports.

@@ -38,6 +38,13 @@ fn print(status: &HandshakeStatus, format: Format) -> anyhow::Result<()> {
         status.next_ask_at.clone().unwrap_or_else(never),
         status.problem.clone().unwrap_or_default(),
     ];
-    let header = ["HANDSHAKE", "OUTCOME", "ALLOWED", "ASKED", "NEXT", "PROBLEM"];
+    let header = [
+        "HANDSHAKE",
+        "OUTCOME",
+        "ALLOWED",
+        "ASKED",
+        "NEXT",
+        "PROBLEM",
+    ];
     output::line(&output::table(&header, std::iter::once(row)).to_string())
 }
