@@ -15,6 +15,7 @@
 //! - [`ingest`]: many requests, one commit.
 //! - [`backpressure`]: what is accepted, or refused for a backlog.
 //! - [`relay`]: rows that users wrote become events.
+//! - [`handshake`]: receivers are asked whether they want to be sent anything.
 //! - [`notifier`]: what operators must know reaches them.
 //! - [`survey`]: what metrics say of the store, sampled.
 //! - [`retention`]: what is over and old goes, in small steps.

@@ -12,8 +12,10 @@ use crate::database::{Database, run};
 async fn a_migration_that_waits_for_a_writer_holds_nobody_up() {
     let database = Database::create().await;
     // One is to be done again, and it makes triggers of `destinations`.
-    let back = "drop table health, response_times, smart_limits, smart_history;
-        drop function destinations_forget_health, destinations_set_smart cascade;
+    let back = "drop table health, response_times, smart_limits, smart_history, handshakes;
+        drop function destinations_forget_health, destinations_set_smart,
+            destinations_before_handshake, destinations_set_handshake,
+            destinations_resume_handshake cascade;
         delete from _sqlx_migrations where version = 5";
     database.sql(back).await;
     let write = "update destinations set name = name where false";

@@ -253,6 +253,37 @@ fn each_limiter_may_add_a_line_of_its_own() {
     assert_eq!(said(429, "Retry-After: 3\nRetry-After: 9"), seconds(3));
 }
 
+/// The forms of express-rate-limit: what it says by default, and by each of its
+/// `standardHeaders`, once nothing is left, beside the `Retry-After` of its 429.
+#[test]
+fn every_form_of_a_common_limiter_is_understood() {
+    let reset = NOW + 42;
+    let forms = [
+        format!(
+            "X-RateLimit-Limit: 100\nX-RateLimit-Remaining: 0\nX-RateLimit-Reset: {reset}\n\
+             Date: Sat, 21 Nov 2026 10:00:00 GMT"
+        ),
+        "RateLimit-Policy: 100;w=60\nRateLimit-Limit: 100\nRateLimit-Remaining: 0\n\
+         RateLimit-Reset: 42"
+            .to_owned(),
+        "RateLimit-Policy: 100;w=60\nRateLimit: limit=100, remaining=0, reset=42".to_owned(),
+        "RateLimit-Policy: \"100-in-1min\"; q=100; w=60; pk=:NzRhZTg4:\n\
+         RateLimit: \"100-in-1min\"; r=0; t=42"
+            .to_owned(),
+    ];
+    for form in forms {
+        assert_eq!(said(200, &form), seconds(42), "{form}");
+        assert_eq!(said(429, &form), seconds(42), "{form}");
+        let both = format!("{form}\nRetry-After: 43");
+        assert_eq!(said(429, &both), seconds(43), "{form}");
+        let left = form.replace("Remaining: 0", "Remaining: 7");
+        let left = left
+            .replace("remaining=0", "remaining=7")
+            .replace("r=0", "r=7");
+        assert_eq!(said(200, &left), None, "{left}");
+    }
+}
+
 #[test]
 fn a_receiver_may_want_no_further_request() {
     for text in ["disable", " Disable "] {

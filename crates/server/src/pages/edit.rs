@@ -10,6 +10,7 @@ use axum::response::{Html, IntoResponse, Redirect, Response};
 use bytes::Bytes;
 use domain::access::Scope;
 use domain::event::Timing;
+use domain::handshake::Handshake;
 use domain::ids::{DestinationId, EventId};
 use domain::policy::LimitSettings;
 use domain::trace::Incoming;
@@ -175,6 +176,7 @@ async fn created(
             own: None,
             kind: None,
         },
+        handshake: Handshake::default(),
         headers: headers(fields)?,
     };
     Ok(service.create_destination(draft).await?)
