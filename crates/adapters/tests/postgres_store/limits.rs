@@ -89,6 +89,7 @@ impl Random {
                 0 => Count::Start,
                 _ => Count::Response,
             }),
+            allowed_per_minute: None,
         }
     }
 }
