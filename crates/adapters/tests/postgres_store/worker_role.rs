@@ -7,10 +7,11 @@ use std::time::Duration;
 use adapters::postgres::{PostgresOptions, PostgresStore};
 use contract::store::World;
 use domain::attempt::OutcomeKind;
+use domain::handshake::{Answer, Handshake};
 use domain::ids::WorkerId;
 use domain::permit::Permit;
 use engine::ports::{
-    Catalog, ClaimAnswer, DEFAULT_TENANT, Deferral, Heartbeat, NextTry, Outcome, Recorded, Store,
+    Catalog, ClaimAnswer, DEFAULT_TENANT, Deferral, Handshakes, Heartbeat, NextTry, Outcome, Recorded, Store,
 };
 
 use crate::contract::world_of;
@@ -99,6 +100,21 @@ async fn cut(world: &World, store: &PostgresStore, worker: WorkerId) {
     record(store, worker, &outcomes).await;
 }
 
+/// Receivers are asked, and both answers are written down.
+async fn ask(world: &World, store: &PostgresStore) {
+    let builder = world.destination().per_second(100);
+    let destination = builder.handshake(Handshake::CloudEvents).create().await;
+    world.accept(destination, 2).await;
+    let questions = store.take_handshakes(1).await.unwrap();
+    let no = Answer::Refused("it answered 405".to_owned());
+    for answer in [Answer::Allowed(None), no] {
+        let recorded = store.record_handshake(&questions[0], &answer).await;
+        assert!(recorded.unwrap().changed, "{answer:?}");
+        let permits = world.admit(destination).await;
+        assert_eq!(permits.is_empty(), answer != Answer::Allowed(None));
+    }
+}
+
 #[tokio::test]
 async fn a_worker_needs_no_more_than_its_grants() {
     let database = Database::create().await;
@@ -121,6 +137,7 @@ async fn a_worker_needs_no_more_than_its_grants() {
     store.defer(&[deferral]).await.unwrap();
     record_all(&world, &store, worker).await;
     cut(&world, &store, worker).await;
+    ask(&world, &store).await;
     let retired = Heartbeat { worker, places: 0 };
     store.heartbeat(&retired).await.unwrap();
 }
