@@ -122,7 +122,8 @@ create table destinations (
     -- Null: all.
     filter text
         constraint destinations_check_filter check (
-            json_valid(filter) and json_type(filter) = 'object' and octet_length(filter) <= 65536
+            json_valid(filter) and json_type(filter) = 'object'
+            and length(cast(filter as blob)) <= 65536
         ),
     limit_per_second integer
         constraint destinations_check_limit_per_second check (limit_per_second between 0 and 1000000000),

@@ -499,6 +499,10 @@ async fn audiences(
             break;
         }
         audiences.push(answer);
+        if !subscribers.filters.is_empty() {
+            // A payload was read, which others on this thread have waited for.
+            tokio::task::yield_now().await;
+        }
     }
     Ok(audiences)
 }

@@ -38,6 +38,12 @@ impl Filters {
         Subscriber { id, filter }
     }
 
+    /// Whether no destination so far has one.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
     /// Its filter.
     #[must_use]
     pub fn of(&self, subscriber: &Subscriber) -> Option<&Filter> {
