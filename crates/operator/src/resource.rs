@@ -6,7 +6,7 @@ use std::fmt;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{CustomResource, KubeSchema, Resource, ResourceExt};
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -15,6 +15,15 @@ pub const DEFAULT_TENANT: &str = "00000000-0000-0000-0000-000000000001";
 
 fn default_tenant() -> String {
     DEFAULT_TENANT.to_owned()
+}
+
+/// With fields that no schema names: Paceline says what is wrong with them.
+fn any_object(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "object",
+        "nullable": true,
+        "x-kubernetes-preserve-unknown-fields": true,
+    })
 }
 
 fn default_key() -> String {
@@ -126,7 +135,7 @@ pub struct DestinationSpec {
     /// Which events of these types it takes, by their payloads: JSON pointers, and what has
     /// to be found there. Left out: all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("x-kubernetes-preserve-unknown-fields" = true))]
+    #[schemars(schema_with = "any_object")]
     pub filter: Option<Map<String, Value>>,
     /// The Secret that its requests are signed with. When it changes, the old one
     /// signs beside the new one for a day.

@@ -29,6 +29,15 @@ fn schema() -> Value {
     definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"].clone()
 }
 
+/// Its names are anybody's: an API server keeps them all.
+#[test]
+fn a_filter_has_whatever_fields() {
+    let filter = &schema()["properties"]["spec"]["properties"]["filter"];
+    assert_eq!(filter["type"], "object");
+    assert_eq!(filter["x-kubernetes-preserve-unknown-fields"], true);
+    assert_eq!(filter.get("additionalProperties"), None);
+}
+
 /// What the rules say of a change from `old`, by an API server's judgement.
 fn judged(spec: Value, old: Option<Value>) -> Vec<String> {
     let object = |spec: Value| json!({ "metadata": { "name": "shop" }, "spec": spec });

@@ -47,7 +47,7 @@ pub struct CreateDestination {
     /// Which events of these types it takes, by their payloads: JSON pointers, and what has
     /// to be found there. `null` is all.
     #[serde(default)]
-    #[schema(value_type = Option<Object>, example = json!({"/region": ["eu", "us"]}))]
+    #[schema(value_type = Option<Object>)]
     pub filter: Option<Value>,
     /// Starts per period.
     #[serde(default, deserialize_with = "object")]

@@ -27,8 +27,8 @@ pub struct Settings {
     #[arg(long = "type", alias = "event-type", value_name = "TYPE")]
     pub event_types: Vec<String>,
 
-    /// Which events of these types to take, by their payloads, such as
-    /// `{"/region": ["eu", "us"]}`; `@FILE` reads it from a file, `none` for all.
+    /// Which events of these types to take, by their payloads: `{"/region": "eu"}`;
+    /// `@FILE` reads it from a file, `none` for all.
     #[arg(long, value_name = "JSON")]
     pub filter: Option<Filter>,
 
