@@ -48,6 +48,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use domain::handshake::{Origin, Reply};
 use domain::ids::DestinationId;
+use domain::signature::HeaderPrefix;
 use engine::ports::{Asker, Prepared, Question, SendError, Sender, Target};
 use futures_util::FutureExt;
 use rustls::pki_types::CertificateDer;
@@ -64,7 +65,7 @@ use exchange::Exchange;
 use pool::{Key, PoolLimits};
 
 pub use dial::{Dial, DialDirect};
-pub use exchange::OwnHeaders;
+pub use exchange::{OwnHeaders, SignatureNames};
 pub use networks::{AllowedNetwork, NotANetwork};
 pub use policy::{Policy, Refusal, USUAL_PORTS, Vetted};
 pub use proxy::{DialThrough, EgressProxy, NotAProxy};
@@ -80,6 +81,8 @@ pub struct HttpOptions {
     pub dial: Arc<dyn Dial>,
     /// Who receivers are asked as.
     pub origin: Option<Origin>,
+    /// What the headers of a signature begin with.
+    pub signature_prefix: HeaderPrefix,
     /// Roots to trust besides the host's.
     pub extra_roots: Vec<CertificateDer<'static>>,
     /// Idle connections kept for one destination.
@@ -102,6 +105,7 @@ impl Default for HttpOptions {
             name_servers: Vec::new(),
             dial: Arc::new(DialDirect),
             origin: None,
+            signature_prefix: HeaderPrefix::default(),
             extra_roots: Vec::new(),
             max_idle_per_destination: 64,
             max_idle: 4096,
@@ -125,6 +129,7 @@ pub struct HttpSender {
     connections: Arc<Connections>,
     endpoints: Endpoints,
     origin: Option<Origin>,
+    signature_prefix: HeaderPrefix,
 }
 
 impl HttpSender {
@@ -149,6 +154,7 @@ impl HttpSender {
             connections: Arc::new(Connections::new(limits)),
             endpoints: Endpoints::default(),
             origin: options.origin,
+            signature_prefix: options.signature_prefix,
         }
     }
 
@@ -266,7 +272,8 @@ impl Sender for HttpSender {
         let endpoint = self.endpoints.of(target, &self.policy)?;
         let exchange = self.exchange(target.destination, endpoint, target.timeout);
         let origin = self.origin.as_ref().filter(|_| target.names_origin);
-        Ok(Box::new(exchange.await?.naming(origin)?))
+        let exchange = exchange.await?.naming(origin)?;
+        Ok(Box::new(exchange.prefixed(self.signature_prefix)))
     }
 }
 

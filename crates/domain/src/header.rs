@@ -11,6 +11,8 @@ use std::fmt;
 
 use zeroize::Zeroizing;
 
+use crate::signature::HeaderPrefix;
+
 /// The most headers of one destination.
 pub const MAX_HEADERS: usize = 20;
 
@@ -55,13 +57,14 @@ const RESERVED: [&str; 7] = [
 ];
 
 /// Beginnings of names that are ours, a proxy's or a browser's.
-const RESERVED_PREFIXES: [&str; 9] = [
+const RESERVED_PREFIXES: [&str; 10] = [
     "content-",
     "mime-",
     "paceline-",
     "proxy-",
     "sec-",
-    "webhook-",
+    HeaderPrefix::Svix.as_str(),
+    HeaderPrefix::Webhook.as_str(),
     "x-forwarded-",
     "x-original-",
     "x-rewrite-",
@@ -291,6 +294,9 @@ mod tests {
             "Webhook-Signature",
             "webhook-id",
             "webhook-",
+            "Svix-Id",
+            "svix-signature",
+            "svix-anything",
             "Paceline-Try",
             "Proxy-Authorization",
             "X-Forwarded-For",
@@ -380,7 +386,7 @@ mod tests {
         /// ours, and comes back from its text as it was.
         #[test]
         fn any_headers_pass_or_not(
-            all in prop::collection::vec(("(x-|webhook-|sec-|.?)[ -~]{0,12}(-key|-id|.?)", ".{0,12}"), 0..4),
+            all in prop::collection::vec(("(x-|webhook-|svix-|sec-|.?)[ -~]{0,12}(-key|-id|.?)", ".{0,12}"), 0..4),
         ) {
             let owned = all.into_iter().map(|(name, value)| (name, value.into()));
             if let Ok(set) = CustomHeaders::new(owned) {

@@ -11,6 +11,7 @@
 mod secret;
 
 use std::fmt;
+use std::str::FromStr;
 
 use crate::time::Timestamp;
 
@@ -18,6 +19,50 @@ pub use secret::{SecretKind, SecretProblem, SigningSecret, UnknownKind};
 
 /// How many secrets of one destination may sign at the same time.
 pub const MAX_LIVE_SECRETS: usize = 3;
+
+/// What the names of a signature's three headers begin with: `…id`, `…timestamp` and
+/// `…signature`. What is signed, and how, is the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum HeaderPrefix {
+    /// As Standard Webhooks calls them.
+    #[default]
+    Webhook,
+    /// As Svix calls them, for receivers that look for nothing else.
+    Svix,
+}
+
+impl HeaderPrefix {
+    /// All there are.
+    pub const ALL: [Self; 2] = [Self::Webhook, Self::Svix];
+
+    /// The text.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Webhook => "webhook-",
+            Self::Svix => "svix-",
+        }
+    }
+}
+
+impl fmt::Display for HeaderPrefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// The text is no such prefix.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("expected webhook- or svix-")]
+pub struct UnknownPrefix;
+
+impl FromStr for HeaderPrefix {
+    type Err = UnknownPrefix;
+    fn from_str(text: &str) -> Result<Self, UnknownPrefix> {
+        let spelt = |prefix: &Self| prefix.as_str() == text;
+        Self::ALL.into_iter().find(spelt).ok_or(UnknownPrefix)
+    }
+}
 
 /// A secret, and until when it signs.
 pub struct Key {
@@ -41,11 +86,11 @@ impl Signer {
         Self { keys }
     }
 
-    /// The value of `webhook-signature` for a request that starts at `at`: the
+    /// The value of the signature's header for a request that starts at `at`: the
     /// signature of each secret that is in force then, separated by spaces.
     /// `None` if none is.
     ///
-    /// `timestamp_seconds` is the value of `webhook-timestamp`.
+    /// `timestamp_seconds` is the value of the timestamp's.
     #[must_use]
     pub fn sign(
         &self,
@@ -119,6 +164,16 @@ mod tests {
         assert_eq!(expired.as_deref(), Some(HMAC_SIGNATURE));
         assert_eq!(signed(vec![key(HMAC, Some(0))]), None);
         assert_eq!(signed(Vec::new()), None);
+    }
+
+    #[test]
+    fn a_prefix_has_one_spelling() {
+        for prefix in HeaderPrefix::ALL {
+            assert_eq!(prefix.to_string().parse(), Ok(prefix));
+        }
+        for wrong in ["", "svix", "Svix-", "webhook-id"] {
+            assert_eq!(wrong.parse::<HeaderPrefix>(), Err(UnknownPrefix));
+        }
     }
 
     #[test]

@@ -12,9 +12,9 @@ use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::commands::{
-    api, attempt, audit, completions, dead_letters, demo, destination, event, key, limit_request,
-    link, listen, login, migrate, operations, operator, plan, scheduler, secret_key, serve, tenant,
-    tier, top, worker,
+    api, attempt, audit, completions, dead_letters, demo, destination, event, import, key,
+    limit_request, link, listen, login, migrate, operations, operator, plan, scheduler, secret_key,
+    serve, tenant, tier, top, worker,
 };
 use crate::config::{ConfigError, LogConfig, unknown};
 use crate::{commands, logging, open_files};
@@ -95,6 +95,9 @@ pub enum Command {
     /// Look at and change plan tiers, over the API.
     #[command(subcommand)]
     Tier(tier::Command),
+    /// Take over what another service has, over the API.
+    #[command(subcommand)]
+    Import(import::Command),
     /// Make, look at and change the keys that secrets are sealed under.
     #[command(subcommand)]
     SecretKey(secret_key::Command),
@@ -168,6 +171,7 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::LimitRequest(command) => commands::limit_request::run(command).await,
         Command::Link(command) => commands::link::run(command).await,
         Command::Tier(command) => commands::tier::run(command).await,
+        Command::Import(command) => commands::import::run(command).await,
         Command::SecretKey(command) => commands::secret_key::run(command).await,
         Command::Completions(args) => Ok(commands::completions::run(&args)),
         Command::Man(args) => commands::completions::run_man(&args),

@@ -5,10 +5,11 @@
 //! said. What is not said comes from a [`crate::profile`]. Errors say what to do
 //! next.
 
+mod patience;
 mod settled;
+pub(crate) mod wire;
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
@@ -16,18 +17,11 @@ use bytes::Bytes;
 use clap::builder::BoolishValueParser;
 use clap::{ArgAction, Args};
 use http::{Method, Request, StatusCode, header};
-use http_body_util::{BodyExt, Full, Limited};
-use hyper_util::rt::TokioIo;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName};
-use secrecy::{ExposeSecret, SecretString};
+use secrecy::SecretString;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
-use tokio_rustls::TlsConnector;
-use tokio_rustls::client::TlsStream;
 use url::Url;
+use uuid::Uuid;
 
 use crate::api::acting;
 use crate::api::problem::Problem;
@@ -35,7 +29,10 @@ use crate::api_key;
 use crate::config::ConfigError;
 use crate::profile;
 use crate::service::rules;
+pub use patience::Refused;
+pub(crate) use patience::{absent, patiently, status};
 use settled::Settled;
+use wire::{Answer, Wire, Words, is_local};
 
 /// How long a whole request may take: a little more than the server gives it.
 const TIMEOUT: Duration = Duration::from_secs(35);
@@ -43,9 +40,6 @@ const TIMEOUT: Duration = Duration::from_secs(35);
 /// How long a bulk body may take: the API reads it as fast as its tenant may
 /// send, and each of its commits waits up to a minute for that.
 const BULK_TIMEOUT: Duration = Duration::from_secs(200);
-
-/// The largest answer that is read: a full page of attempts with their bodies.
-const MAX_ANSWER_BYTES: usize = 64 * 1024 * 1024;
 
 const JSON: &str = "application/json";
 
@@ -101,26 +95,14 @@ pub struct ClientConfig {
 }
 
 /// A client of one API.
+#[derive(Clone)]
 pub struct Client {
-    /// Without a path.
-    url: Url,
-    authority: String,
+    wire: Wire,
     key: SecretString,
     /// Whom it acts for.
     tenant: Option<String>,
     /// The profile that has the key.
     profile: Option<String>,
-    /// For `https`.
-    tls: Option<TlsConnector>,
-}
-
-/// What the API said no with.
-#[derive(Debug, thiserror::Error)]
-#[error("{said}")]
-pub struct Refused {
-    /// The HTTP status.
-    pub status: StatusCode,
-    said: String,
 }
 
 impl Client {
@@ -130,8 +112,6 @@ impl Client {
     }
 
     fn to(config: Settled) -> anyhow::Result<Self> {
-        let host = checked(&config)?;
-        let port = config.url.port_or_known_default().unwrap_or(80);
         let key = match &config.api_key {
             Some(key) => Some(key.clone()),
             // Only to this machine: it is this machine's key.
@@ -141,16 +121,11 @@ impl Client {
             None => None,
         };
         Ok(Self {
-            tls: match config.url.scheme() {
-                "https" => Some(connector(&config)?),
-                _ => None,
-            },
-            authority: format!("{host}:{port}"),
+            wire: Wire::new(config.place(), &API)?,
             key: key.context(
                 "no API key: set PACELINE_API_KEY to the server's, or keep it by `paceline login` \
                  (or run this where `paceline serve` has left its paceline.db.key)",
             )?,
-            url: config.url,
             tenant: config.tenant,
             profile: config.profile,
         })
@@ -165,10 +140,19 @@ impl Client {
         })
     }
 
+    /// The same for what this tenant has, by its id: with a key of the scope `platform`.
+    #[must_use]
+    pub fn acting_for(&self, tenant: Uuid) -> Self {
+        Self {
+            tenant: Some(tenant.to_string()),
+            ..self.clone()
+        }
+    }
+
     /// Where the API is.
     #[must_use]
-    pub fn url(&self) -> &Url {
-        &self.url
+    pub const fn url(&self) -> &Url {
+        self.wire.url()
     }
 
     /// Whether the key is good: an error if not. It may be one for other things than
@@ -199,6 +183,11 @@ impl Client {
     pub async fn get<T: DeserializeOwned>(&self, path: &str) -> anyhow::Result<T> {
         let answer = self.request(Method::GET, path, Bytes::new()).await?;
         parsed(&answer)
+    }
+
+    /// GETs JSON of what may not be there.
+    pub async fn find<T: DeserializeOwned>(&self, path: &str) -> anyhow::Result<Option<T>> {
+        absent(self.get(path).await)
     }
 
     /// Sends JSON and gets JSON.
@@ -242,14 +231,14 @@ impl Client {
             _ => TIMEOUT,
         };
         let exchange = self.exchange(what, path, body);
-        let (status, answer) = tokio::time::timeout(patience, exchange)
+        let answer = tokio::time::timeout(patience, exchange)
             .await
-            .with_context(|| format!("no answer from {} within {patience:?}", self.url))??;
-        if status.is_success() {
-            return Ok(answer);
+            .with_context(|| format!("no answer from {} within {patience:?}", self.url()))??;
+        if answer.status.is_success() {
+            return Ok(answer.body);
         }
-        let said = self.refused(status, &answer);
-        bail!(Refused { status, said })
+        let said = self.refused(answer.status, &answer.body);
+        bail!(answer.refused(said))
     }
 
     async fn exchange(
@@ -257,94 +246,26 @@ impl Client {
         (method, content_type): (Method, &'static str),
         path: &str,
         body: Bytes,
-    ) -> anyhow::Result<(StatusCode, Bytes)> {
-        let stream = TcpStream::connect(&self.authority).await.with_context(|| {
+    ) -> anyhow::Result<Answer> {
+        let url = self.url();
+        let stream = self.wire.dial().await.with_context(|| {
             format!(
-                "cannot reach the API at {}: start it with `paceline serve`, or set PACELINE_URL",
-                self.url
+                "cannot reach the API at {url}: start it with `paceline serve`, or set PACELINE_URL"
             )
         })?;
-        if let Some(tls) = &self.tls {
-            let stream = self.over_tls(tls, stream).await?;
-            return self.speak(stream, (method, content_type), path, body).await;
-        }
-        self.speak(stream, (method, content_type), path, body).await
-    }
-
-    async fn over_tls(
-        &self,
-        connector: &TlsConnector,
-        stream: TcpStream,
-    ) -> anyhow::Result<TlsStream<TcpStream>> {
-        let host = self.url.host_str().unwrap_or_default();
-        let name = host
-            .trim_start_matches('[')
-            .trim_end_matches(']')
-            .to_owned();
-        let name = ServerName::try_from(name).context("--url (PACELINE_URL): its host")?;
-        connector.connect(name, stream).await.with_context(|| {
-            format!(
-                "speak TLS with {}: where its authority is one of your own, name its certificate \
-                 by --ca-file (PACELINE_CA_FILE)",
-                self.url
-            )
-        })
-    }
-
-    async fn speak<S>(
-        &self,
-        stream: S,
-        (method, content_type): (Method, &'static str),
-        path: &str,
-        body: Bytes,
-    ) -> anyhow::Result<(StatusCode, Bytes)>
-    where
-        S: AsyncRead + AsyncWrite + Unpin,
-    {
-        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
-            .await
-            .context("speak HTTP")?;
         let mut request = Request::builder().method(method).uri(path);
         if let Some(tenant) = &self.tenant {
             request = request.header(acting::HEADER, tenant);
         }
-        let request = request
-            .header(header::HOST, &self.authority)
-            .header(
-                header::AUTHORIZATION,
-                format!("Bearer {}", self.key.expose_secret()),
-            )
-            .header(header::CONTENT_TYPE, content_type)
-            .body(Full::new(body))
-            .context(
-                "--api-key (PACELINE_API_KEY), --tenant or --url cannot be sent as they are",
-            )?;
-        let exchange = async {
-            let response = sender
-                .send_request(request)
-                .await
-                .context("send the request")?;
-            let status = response.status();
-            let body = Limited::new(response.into_body(), MAX_ANSWER_BYTES);
-            let answer = body.collect().await.map_err(anyhow::Error::from_boxed);
-            Ok((status, answer.context("read the answer")?.to_bytes()))
-        };
-        tokio::pin!(exchange, connection);
-        tokio::select! {
-            biased;
-            answer = &mut exchange => answer,
-            ended = &mut connection => {
-                ended.context("the connection broke")?;
-                exchange.await
-            }
-        }
+        request = request.header(header::CONTENT_TYPE, content_type);
+        self.wire.exchange(stream, &self.key, (request, body)).await
     }
 
     fn refused(&self, status: StatusCode, answer: &[u8]) -> String {
         let Ok(problem) = serde_json::from_slice::<Problem>(answer) else {
             return format!(
                 "{} answered {status} and is no Paceline API: check PACELINE_URL",
-                self.url
+                self.url()
             );
         };
         let request =
@@ -353,13 +274,13 @@ impl Client {
             (StatusCode::UNAUTHORIZED, _) if self.profile.is_some() => format!(
                 "{} refused the API key of the profile {name}: `paceline login --profile {name}` \
                  keeps another",
-                self.url,
+                self.url(),
                 name = self.profile.as_deref().unwrap_or_default(),
             ),
             (StatusCode::UNAUTHORIZED, _) => format!(
                 "{} refused the API key: set PACELINE_API_KEY to the one it was started with, or to \
                  one that `paceline key create` printed",
-                self.url
+                self.url()
             ),
             (StatusCode::TOO_MANY_REQUESTS, _) => {
                 let seconds = problem.retry_after_seconds.unwrap_or(1);
@@ -382,7 +303,8 @@ impl Client {
                 problem.title, problem.detail
             ),
             (_, Some(field)) => {
-                let log = match problem.detail.starts_with(rules::NOT_OPEN) && is_local(&self.url) {
+                let log = match problem.detail.starts_with(rules::NOT_OPEN) && is_local(self.url())
+                {
                     true => "; the server's log has the flag that opens it",
                     false => "",
                 };
@@ -397,71 +319,16 @@ impl Client {
 /// Where it is said that the API is, if keys may be sent there. Profiles do not count.
 pub(crate) fn checked_url(config: &ClientConfig) -> Result<Url, ConfigError> {
     let settled = Settled::by(config, None)?;
-    checked(&settled)?;
+    wire::checked(&settled.place(), &API)?;
     Ok(settled.url)
 }
 
-/// Its host, if keys may be sent there: refused before anything is dialled.
-fn checked(config: &Settled) -> Result<&str, ConfigError> {
-    let url = &config.url;
-    let refused = |problem: String| Err(ConfigError::flag("url", problem));
-    if !matches!(url.scheme(), "http" | "https") {
-        return refused("must begin with http:// or https://".to_owned());
-    }
-    let Some(host) = url.host_str().filter(|host| !host.is_empty()) else {
-        return refused("has no host".to_owned());
-    };
-    if !url.username().is_empty() || url.password().is_some() {
-        let problem = "must have no user and no password: the key goes into PACELINE_API_KEY";
-        return refused(problem.to_owned());
-    }
-    if url.query().is_some() || url.fragment().is_some() {
-        return refused("must have no query: leave out what follows `?` or `#`".to_owned());
-    }
-    if url.path() != "/" {
-        let path = url.path();
-        return refused(format!(
-            "must have no path, leave out {path}: the API is at /v1 of its host"
-        ));
-    }
-    if url.scheme() == "http" && !is_local(url) && !config.insecure_http {
-        return refused(format!(
-            "the key would go in clear to {host}: use https://{host}, or say --insecure-http \
-             (PACELINE_INSECURE_HTTP) if nobody else is on the network between"
-        ));
-    }
-    Ok(host)
-}
-
-fn connector(config: &Settled) -> anyhow::Result<TlsConnector> {
-    let roots = match &config.ca_file {
-        Some(file) => authorities(file)?,
-        None => Vec::new(),
-    };
-    let tls = adapters::http::tls_config(roots).context("trust this host's roots")?;
-    Ok(TlsConnector::from(Arc::new(tls)))
-}
-
-fn authorities(file: &Path) -> Result<Vec<CertificateDer<'static>>, ConfigError> {
-    let refused = |problem: &dyn std::fmt::Display| {
-        ConfigError::flag("ca-file", format!("{}: {problem}", file.display()))
-    };
-    let read = CertificateDer::pem_file_iter(file).and_then(Iterator::collect::<Result<Vec<_>, _>>);
-    match read {
-        Ok(found) if found.is_empty() => Err(refused(&"has no certificate in PEM")),
-        Ok(found) => Ok(found),
-        Err(error) => Err(refused(&error)),
-    }
-}
-
-fn is_local(url: &Url) -> bool {
-    match url.host() {
-        Some(url::Host::Ipv4(address)) => address.is_loopback(),
-        Some(url::Host::Ipv6(address)) => address.is_loopback(),
-        Some(url::Host::Domain(name)) => name == "localhost",
-        None => false,
-    }
-}
+/// What its URL is called, and is told of.
+const API: Words = Words {
+    url: "--url (PACELINE_URL)",
+    key: "PACELINE_API_KEY",
+    place: "the API is at /v1 of its host",
+};
 
 fn parsed<T: DeserializeOwned>(answer: &[u8]) -> anyhow::Result<T> {
     serde_json::from_slice(answer)

@@ -17,6 +17,7 @@ use clap::{ArgAction, Args, ValueEnum};
 use domain::backpressure::BacklogBounds;
 use domain::handshake::Origin;
 use domain::ingest_limit::IngestLimit;
+use domain::signature::HeaderPrefix;
 use engine::ports::MAX_REQUEST_TIMEOUT;
 use secrecy::SecretString;
 
@@ -355,6 +356,19 @@ pub struct TargetConfig {
     /// that is set.
     #[arg(long, env = "PACELINE_HANDSHAKE_ORIGIN", value_name = "NAME")]
     pub handshake_origin: Option<Origin>,
+
+    #[command(flatten)]
+    pub signature: SignatureConfig,
+}
+
+/// What receivers find signatures by.
+#[derive(Debug, Clone, Copy, Default, Args)]
+pub struct SignatureConfig {
+    /// What the three headers of a signature begin with: `webhook-`, or `svix-` for
+    /// receivers that look for those of Svix; the same in every process.
+    #[arg(long, env = "PACELINE_SIGNATURE_PREFIX", value_name = "PREFIX")]
+    #[arg(default_value_t)]
+    pub signature_prefix: HeaderPrefix,
 }
 
 impl TargetConfig {
@@ -409,6 +423,7 @@ impl Default for TargetConfig {
             allow_ports: USUAL_PORTS.to_vec(),
             egress_proxy: None,
             handshake_origin: None,
+            signature: SignatureConfig::default(),
         }
     }
 }

@@ -32,7 +32,7 @@ pub struct FrontOptions<'a> {
     pub public_url: Option<PublicUrl>,
     /// How events come in.
     pub intake: Intake,
-    /// Where requests may go.
+    /// Where requests may go, and how they look.
     pub target: &'a TargetConfig,
     /// Event streams end with it.
     pub shutdown: CancellationToken,
@@ -69,7 +69,7 @@ impl Front {
             Arc::clone(&gate),
             options.manage_per_second,
         );
-        let pages = Pages::new(app.clone(), parts, options.shutdown);
+        let pages = Pages::new(app.clone(), parts, target.signature, options.shutdown);
         Self {
             router: api::router(app).merge(pages::router(pages.clone())),
             pages,

@@ -21,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use crate::api::App;
+use crate::config::SignatureConfig;
 use crate::parts::Parts;
 use crate::request_id;
 use crate::service::Service;
@@ -75,6 +76,8 @@ struct Inner {
     overview: Arc<dyn Overview>,
     tallies: Arc<dyn Tallies>,
     sessions: Arc<dyn Sessions>,
+    /// How requests look.
+    signature: SignatureConfig,
     streams: live::Places,
     shutdown: CancellationToken,
 }
@@ -82,7 +85,12 @@ struct Inner {
 impl Pages {
     /// Over the API's service, until `shutdown`.
     #[must_use]
-    pub fn new(app: App, parts: &Parts, shutdown: CancellationToken) -> Self {
+    pub fn new(
+        app: App,
+        parts: &Parts,
+        signature: SignatureConfig,
+        shutdown: CancellationToken,
+    ) -> Self {
         Self(Arc::new(Inner {
             app,
             store: Arc::clone(&parts.reading.store),
@@ -91,6 +99,7 @@ impl Pages {
             overview: Arc::clone(&parts.reading.overview),
             tallies: Arc::clone(&parts.reading.tallies),
             sessions: Arc::clone(&parts.stored) as _,
+            signature,
             streams: live::Places::new(),
             shutdown,
         }))

@@ -290,6 +290,7 @@ fn sender(config: &TargetConfig) -> Result<Arc<HttpSender>, ConfigError> {
         policy: config.policy(),
         dial,
         origin: config.handshake_origin.clone(),
+        signature_prefix: config.signature.signature_prefix,
         ..HttpOptions::default()
     });
     if let Err(error) = sender.check_tls() {

@@ -10,6 +10,7 @@ use bytes::{Bytes, BytesMut};
 use domain::handshake::{Origin, Reply};
 use domain::header::CustomHeaders;
 use domain::signals::RawSignals;
+use domain::signature::HeaderPrefix;
 use domain::trace::TraceContext;
 use engine::ports::{
     BATCH_BODY_BYTES, FirstByte, Prepared, READ_BODY_BYTES, Request, Response, STORED_BODY_BYTES,
@@ -29,10 +30,8 @@ use super::pool::{Key, Returned};
 
 const USER_AGENT: &str = concat!("Paceline/", env!("CARGO_PKG_VERSION"));
 
-/// Those of Standard Webhooks, and our own word for the number of the try.
-const WEBHOOK_ID: HeaderName = HeaderName::from_static("webhook-id");
-const WEBHOOK_TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
-const WEBHOOK_SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
+/// Our own word for the number of the try.
+const PACELINE_TRY: HeaderName = HeaderName::from_static("paceline-try");
 /// Those of CloudEvents' handshake.
 const WEBHOOK_REQUEST_ORIGIN: HeaderName = HeaderName::from_static("webhook-request-origin");
 const WEBHOOK_REQUEST_RATE: HeaderName = HeaderName::from_static("webhook-request-rate");
@@ -41,7 +40,6 @@ const WEBHOOK_ALLOWED_RATE: HeaderName = HeaderName::from_static("webhook-allowe
 /// Those of W3C Trace Context.
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
-const PACELINE_TRY: HeaderName = HeaderName::from_static("paceline-try");
 
 /// How much earlier than the receiver we stop using a connection: its close
 /// may be on its way while our request is.
@@ -57,6 +55,7 @@ pub(super) struct Exchange {
     connections: Arc<Connections>,
     /// Who the request says that it is of.
     origin: Option<HeaderValue>,
+    prefix: HeaderPrefix,
 }
 
 impl Exchange {
@@ -72,6 +71,7 @@ impl Exchange {
             endpoint,
             connections,
             origin: None,
+            prefix: HeaderPrefix::default(),
         }
     }
 
@@ -136,6 +136,13 @@ impl Exchange {
         Ok((answer, elapsed))
     }
 
+    /// Whose headers of a signature begin so.
+    pub(super) fn prefixed(self, prefix: HeaderPrefix) -> Self {
+        let mut exchange = self;
+        exchange.prefix = prefix;
+        exchange
+    }
+
     fn put(&self, connection: Connection, keep_alive: Option<Duration>) {
         let returned = Returned {
             opened_at: connection.opened_at,
@@ -162,7 +169,7 @@ impl Prepared for Exchange {
         first_byte: FirstByte,
     ) -> Result<Response, SendError> {
         let bounds = (request.timeout, caps(&request));
-        let mut outgoing = outgoing(&self.endpoint, request)?;
+        let mut outgoing = outgoing(&self.endpoint, request, self.prefix)?;
         if let Some(origin) = self.origin.take() {
             outgoing
                 .headers_mut()
@@ -225,12 +232,14 @@ struct Answer {
 fn outgoing(
     endpoint: &Endpoint,
     request: Request,
+    prefix: HeaderPrefix,
 ) -> Result<http::Request<Full<Bytes>>, SendError> {
     let id = match &request.batch {
         Some(batch) => batch.clone(),
         None => request.event.to_string(),
     };
     let ours = OwnHeaders {
+        prefix,
         id: &id,
         content_type: &request.content_type,
         content_length: request.payload.len(),
@@ -252,7 +261,7 @@ fn outgoing(
     if let Some(signature) = request.signature {
         let signature = HeaderValue::try_from(signature);
         headers.insert(
-            WEBHOOK_SIGNATURE,
+            SignatureNames::of(prefix).signature,
             signature.map_err(|_invalid| bad("signature"))?,
         );
     }
@@ -293,10 +302,39 @@ fn tell_trace(to: &mut HeaderMap, trace: &TraceContext) -> Result<(), SendError>
     Ok(())
 }
 
+/// What the headers of a signature are called.
+#[derive(Debug, Clone)]
+pub struct SignatureNames {
+    /// Of the event's id, or the batch's.
+    pub id: HeaderName,
+    /// Of the time of the start.
+    pub timestamp: HeaderName,
+    /// Of the signatures themselves.
+    pub signature: HeaderName,
+}
+
+impl SignatureNames {
+    /// Those that begin so.
+    #[must_use]
+    pub const fn of(prefix: HeaderPrefix) -> Self {
+        let [id, timestamp, signature] = match prefix {
+            HeaderPrefix::Webhook => ["webhook-id", "webhook-timestamp", "webhook-signature"],
+            HeaderPrefix::Svix => ["svix-id", "svix-timestamp", "svix-signature"],
+        };
+        Self {
+            id: HeaderName::from_static(id),
+            timestamp: HeaderName::from_static(timestamp),
+            signature: HeaderName::from_static(signature),
+        }
+    }
+}
+
 /// The headers that are ours in every request, but for `host` and the
 /// signature: none of them is a secret.
 #[derive(Debug, Clone, Copy)]
 pub struct OwnHeaders<'a> {
+    /// What those of the signature begin with.
+    pub prefix: HeaderPrefix,
     /// The event's id, or the batch's.
     pub id: &'a str,
     /// The body's media type.
@@ -314,6 +352,7 @@ impl OwnHeaders<'_> {
     pub fn values(&self) -> Result<[(HeaderName, HeaderValue); 6], SendError> {
         let content_type = HeaderValue::from_str(self.content_type);
         let id = HeaderValue::from_str(self.id);
+        let names = SignatureNames::of(self.prefix);
         Ok([
             (
                 header::CONTENT_TYPE,
@@ -325,8 +364,8 @@ impl OwnHeaders<'_> {
             ),
             (header::USER_AGENT, HeaderValue::from_static(USER_AGENT)),
             // The signature covers these two and the payload.
-            (WEBHOOK_ID, id.map_err(|_invalid| bad("event id"))?),
-            (WEBHOOK_TIMESTAMP, HeaderValue::from(self.sent_at_seconds)),
+            (names.id, id.map_err(|_invalid| bad("event id"))?),
+            (names.timestamp, HeaderValue::from(self.sent_at_seconds)),
             (PACELINE_TRY, HeaderValue::from(self.try_number)),
         ])
     }

@@ -1,12 +1,13 @@
 //! What is sent, and what is made of what comes back.
 
 use adapters::http::{HttpOptions, HttpSender};
+use domain::signature::HeaderPrefix;
 use engine::ports::{FirstByte, SendError, Sender};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
-use super::peer::{OK, Peer, read_request, request, sender, target};
+use super::peer::{OK, Peer, options, read_request, request, sender, target};
 
 #[tokio::test]
 async fn the_payload_arrives_byte_for_byte() {
@@ -44,6 +45,40 @@ async fn the_payload_arrives_byte_for_byte() {
     assert_eq!(head, expected);
     assert_eq!((response.status, &response.body[..]), (200, &b"ok"[..]));
     assert_eq!(response.signals.retry_after, None);
+}
+
+/// Whoever looks for those of Svix finds all three of them, and no other.
+#[tokio::test]
+async fn the_headers_of_a_signature_begin_as_it_is_set() {
+    let peer = Peer::listen().await;
+    let svix = HttpSender::new(HttpOptions {
+        signature_prefix: HeaderPrefix::Svix,
+        ..options()
+    });
+    for (sender, prefix, other) in [(sender(), "webhook-", "svix-"), (svix, "svix-", "webhook-")] {
+        let mut signed = request(b"{}");
+        signed.signature = Some("v1,AAAA".to_owned());
+        let target = peer.target(1);
+        let exchange = async {
+            let prepared = sender.prepare(&target).await.unwrap();
+            prepared.send(signed, FirstByte::default()).await.unwrap()
+        };
+        let (_, head) = tokio::join!(exchange, async {
+            let mut stream = peer.accept().await;
+            let (head, _) = read_request(&mut stream).await.unwrap();
+            stream.write_all(OK).await.unwrap();
+            head
+        });
+        for line in [
+            "id: 00000000-0000-0000-0000-00000000000e",
+            "timestamp: 1700000000",
+            "signature: v1,AAAA",
+        ] {
+            let line = format!("\r\n{prefix}{line}\r\n");
+            assert!(head.contains(&line), "{line:?} is not in {head}");
+        }
+        assert!(!head.contains(other), "{head}");
+    }
 }
 
 /// Before the answer, and not before the receiver could have it; of the second request

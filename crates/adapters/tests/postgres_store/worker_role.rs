@@ -11,7 +11,8 @@ use domain::handshake::{Answer, Handshake};
 use domain::ids::WorkerId;
 use domain::permit::Permit;
 use engine::ports::{
-    Catalog, ClaimAnswer, DEFAULT_TENANT, Deferral, Handshakes, Heartbeat, NextTry, Outcome, Recorded, Store,
+    Catalog, ClaimAnswer, DEFAULT_TENANT, Deferral, Handshakes, Heartbeat, NextTry, Outcome,
+    Recorded, Store,
 };
 
 use crate::contract::world_of;

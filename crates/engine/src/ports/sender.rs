@@ -104,7 +104,7 @@ pub struct Request {
     pub content_type: String,
     /// The payload, byte for byte as it was accepted.
     pub payload: Bytes,
-    /// The value of `webhook-signature`, over event, timestamp and payload as
+    /// The value of the signature's header, over event, timestamp and payload as
     /// they are here; `None` for a destination without secrets.
     pub signature: Option<String>,
     /// What the destination adds. The sender checks them again.

@@ -9,6 +9,7 @@ use secrecy::SecretString;
 use url::Url;
 
 use super::ClientConfig;
+use super::wire::Place;
 use crate::config::ConfigError;
 use crate::profile::{self, Profile, Profiles};
 
@@ -29,6 +30,15 @@ pub(super) struct Settled {
 }
 
 impl Settled {
+    /// Where the API is.
+    pub(super) fn place(&self) -> Place {
+        Place {
+            url: self.url.clone(),
+            ca_file: self.ca_file.clone(),
+            insecure_http: self.insecure_http,
+        }
+    }
+
     /// By this user's profiles, if one is meant.
     pub(super) fn of(config: &ClientConfig) -> anyhow::Result<Self> {
         // Whoever says where to, or who they are, means no profile but one they name.

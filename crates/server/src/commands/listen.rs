@@ -23,8 +23,8 @@ use uuid::Uuid;
 
 use super::destination::Connection;
 use crate::api::events::{EventList, EventPayload, ListedEvent};
-use crate::client::{Client, Refused};
-use crate::config::ConfigError;
+use crate::client::{Client, status};
+use crate::config::{ConfigError, SignatureConfig};
 use crate::output::{self, Format};
 use crate::service::MAX_EVENTS_LISTED;
 use crate::{edge, signals};
@@ -63,6 +63,9 @@ pub struct Args {
         hide_env_values = true
     )]
     pub secret: Option<SecretString>,
+
+    #[command(flatten)]
+    pub signature: SignatureConfig,
 
     #[command(flatten)]
     pub connection: Connection,
@@ -316,6 +319,7 @@ impl Receiver {
         Ok(Self {
             sender: HttpSender::new(HttpOptions {
                 policy,
+                signature_prefix: args.signature.signature_prefix,
                 ..HttpOptions::default()
             }),
             target: Target {
@@ -358,13 +362,6 @@ impl Receiver {
         };
         connection.send(request, FirstByte::default()).await
     }
-}
-
-/// The status that the API refused it with.
-fn status(error: &anyhow::Error) -> Option<StatusCode> {
-    error
-        .downcast_ref::<Refused>()
-        .map(|refused| refused.status)
 }
 
 /// Whether it will be the same at every further look: a key that is not good, or not for

@@ -116,8 +116,11 @@ mod tests {
     #[test]
     fn every_variable_is_named_after_its_flag() {
         for argument in arguments(&Cli::command()) {
-            // OpenTelemetry has names of its own for its settings.
-            if argument.variable.starts_with("OTEL_") {
+            // OpenTelemetry and Svix have names of their own for their settings.
+            if ["OTEL_", "SVIX_"]
+                .iter()
+                .any(|begin| argument.variable.starts_with(begin))
+            {
                 continue;
             }
             let expected = format!("{PREFIX}{}", argument.flag.to_uppercase().replace('-', "_"));

@@ -4,11 +4,13 @@
 //! put together by the function that sends it. What the destination adds may be
 //! a password, and is named only.
 
-use adapters::http::OwnHeaders;
+use adapters::http::{OwnHeaders, SignatureNames};
 use axum::extract::{Path, State};
 use axum::response::Html;
 use domain::ids::AttemptId;
+use domain::signature::HeaderPrefix;
 use engine::ports::Requested;
+use http::header;
 
 use super::Asked;
 use super::destination::Line;
@@ -50,7 +52,11 @@ pub(super) async fn show(
     let started = found.attempt.started_at;
     rendered(&Page {
         frame: Frame::of(&pages, &visitor, ("Attempt", "/dashboard")).await?,
-        headers: headers(&found, described.as_ref()),
+        headers: headers(
+            &found,
+            described.as_ref(),
+            pages.0.signature.signature_prefix,
+        ),
         started: started.map_or(NONE.to_owned(), words::time),
         bytes: words::large(u64::from(found.payload_bytes)),
         in_batch: found.in_batch,
@@ -67,12 +73,18 @@ fn name(found: &Requested, described: Option<&Described>) -> String {
 }
 
 /// None before it started.
-fn headers(found: &Requested, described: Option<&Described>) -> Vec<(String, String)> {
+fn headers(
+    found: &Requested,
+    described: Option<&Described>,
+    prefix: HeaderPrefix,
+) -> Vec<(String, String)> {
     let Some(claimed_at) = found.claimed_at else {
         return Vec::new();
     };
     let event = found.attempt.event.to_string();
+    let names = SignatureNames::of(prefix);
     let ours = OwnHeaders {
+        prefix,
         id: &event,
         content_type: found.content_type.as_deref().unwrap_or_default(),
         content_length: found.payload_bytes as usize,
@@ -85,16 +97,15 @@ fn headers(found: &Requested, described: Option<&Described>) -> Vec<(String, Str
         .flatten()
         .map(|(name, value)| {
             let text = value.to_str().unwrap_or_default();
-            let kept = match name.as_str() {
-                // Of all the events in its request.
-                "content-type" | "content-length" | "webhook-id" if found.in_batch => None,
-                _ => Some(text).filter(|text| !text.is_empty()),
-            };
+            let of_batch = [&header::CONTENT_TYPE, &header::CONTENT_LENGTH, &names.id];
+            // Those are of all the events in its request.
+            let is_unknown = found.in_batch && of_batch.contains(&&name);
+            let kept = Some(text).filter(|text| !is_unknown && !text.is_empty());
             let words = kept.unwrap_or("not kept").to_owned();
             (name.to_string(), words)
         })
         .collect();
-    shown.push(("webhook-signature".to_owned(), "not kept".to_owned()));
+    shown.push((names.signature.to_string(), "not kept".to_owned()));
     let added = described.map(|one| &one.header_names);
     let hidden = |name: &String| (name.clone(), "hidden".to_owned());
     shown.extend(added.into_iter().flatten().map(hidden));
@@ -138,26 +149,32 @@ mod tests {
 
     #[test]
     fn a_request_is_shown_as_it_was_sent_and_its_secrets_are_not() {
-        let shown = headers(&requested(Some(1_999), false), None);
-        let value = |name: &str| {
-            let found = shown.iter().find(|(known, _)| known == name);
-            found.map(|(_, value)| value.as_str())
-        };
-        assert_eq!(
-            value("webhook-id"),
-            Some("00000000-0000-0000-0000-000000000001")
-        );
-        assert_eq!(value("webhook-timestamp"), Some("1"));
-        assert_eq!(value("paceline-try"), Some("3"));
-        assert_eq!(value("content-length"), Some("12"));
-        assert_eq!(value("webhook-signature"), Some("not kept"));
-        assert!(headers(&requested(None, false), None).is_empty());
+        for prefix in HeaderPrefix::ALL {
+            let shown = headers(&requested(Some(1_999), false), None, prefix);
+            let value = |name: &str| {
+                let found = shown.iter().find(|(known, _)| known == name);
+                found.map(|(_, value)| value.as_str())
+            };
+            let signed = |name: &str| value(&format!("{prefix}{name}"));
+            assert_eq!(signed("id"), Some("00000000-0000-0000-0000-000000000001"));
+            assert_eq!(signed("timestamp"), Some("1"));
+            assert_eq!(signed("signature"), Some("not kept"));
+            assert_eq!(value("paceline-try"), Some("3"));
+            assert_eq!(value("content-length"), Some("12"));
+            let begins = shown
+                .iter()
+                .filter(|(name, _)| name.starts_with(prefix.as_str()));
+            assert_eq!((begins.count(), shown.len()), (3, 7));
+            assert!(headers(&requested(None, false), None, prefix).is_empty());
+        }
     }
 
     #[test]
     fn what_belongs_to_a_batch_is_not_made_up() {
-        let shown = headers(&requested(Some(1_000), true), None);
-        let unknown = shown.iter().filter(|(_, value)| value == "not kept");
-        assert_eq!(unknown.count(), 4, "{shown:?}");
+        for prefix in HeaderPrefix::ALL {
+            let shown = headers(&requested(Some(1_000), true), None, prefix);
+            let unknown = shown.iter().filter(|(_, value)| value == "not kept");
+            assert_eq!(unknown.count(), 4, "{shown:?}");
+        }
     }
 }

@@ -4,6 +4,7 @@
 use adapters::key_ring::KeyRing;
 use adapters::shell::{self, QueueCommand};
 use anyhow::Context;
+use domain::signature::HeaderPrefix;
 use url::Url;
 use zeroize::Zeroizing;
 
@@ -134,6 +135,10 @@ impl SharedParts {
             ("PACELINE_LOG".to_owned(), "error".to_owned()),
             ("PACELINE_SHUTDOWN_GRACE".to_owned(), format!("{GRACE:?}")),
             ("PACELINE_REQUEST_TIMEOUT".to_owned(), "15s".to_owned()),
+            (
+                "PACELINE_SIGNATURE_PREFIX".to_owned(),
+                HeaderPrefix::default().to_string(),
+            ),
         ])
         .collect()
     }

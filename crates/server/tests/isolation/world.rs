@@ -20,6 +20,7 @@ use secrecy::SecretString;
 use serde_json::{Value, json};
 use server::access::Gate;
 use server::api::{self, App};
+use server::config::SignatureConfig;
 use server::edge::Mint;
 use server::pages::{self, Pages};
 use server::service::rate::IngestRates;
@@ -174,7 +175,7 @@ impl World {
             signing,
         );
         let app = App::new(service, tenancy, gate, server::config::MANAGE_PER_SECOND);
-        let dashboard = Pages::new(app.clone(), &all, stop.clone());
+        let dashboard = Pages::new(app.clone(), &all, SignatureConfig::default(), stop.clone());
         let router = api::router(app).merge(pages::router(dashboard));
         let behind = Behind {
             store: parts.store,

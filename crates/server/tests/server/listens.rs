@@ -11,6 +11,7 @@ use standardwebhooks::Webhook;
 use tokio::sync::mpsc;
 
 use crate::process::{Server, free_port, paceline};
+use crate::svix::unbranded;
 
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 
@@ -146,6 +147,25 @@ async fn new_events_go_to_a_local_program_in_order_and_signed() {
     assert_eq!(last, "4 events forwarded, 3 of them answered with 2xx");
     assert_eq!(code, Some(0));
     assert!(requests.try_recv().is_err(), "each once");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_program_that_looks_for_the_headers_of_svix_gets_those() {
+    let folder = tempfile::tempdir().unwrap();
+    let port = free_port();
+    let _server = Server::start(folder.path(), port);
+    let (receiver, mut requests) = program().await;
+    let to = receiver.url(1);
+    let svix = ["--signature-prefix", "svix-", "--secret", SECRET];
+    let arguments = [&["--forward-to", &to], &svix[..]].concat();
+    let mut listening = Listening::start(folder.path(), port, &arguments);
+    assert!(listening.aside().contains("Ctrl-C ends it"));
+    send(folder.path(), port, "order.paid", "1");
+    let line = listening.line();
+    let (headers, body) = (requests.try_recv()).unwrap_or_else(|_| panic!("{line}"));
+    assert!(!headers.contains_key("webhook-id"), "{headers:?}");
+    let verifier = Webhook::new(SECRET).unwrap();
+    verifier.verify(&body, &unbranded(&headers)).unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

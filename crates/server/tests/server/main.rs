@@ -29,6 +29,7 @@ mod smart_delivery;
 mod snapshots;
 mod store;
 mod sure;
+mod svix;
 mod tls;
 mod unmanaged;
 mod waiting;

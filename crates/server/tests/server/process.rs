@@ -44,7 +44,16 @@ impl Drop for Server {
 
 impl Server {
     pub(crate) fn start(folder: &Path, port: u16) -> Self {
-        Self::spawn(port, paceline(folder).args(["--log", "warn"]))
+        Self::start_with(folder, port, &[])
+    }
+
+    /// One with these settings.
+    pub(crate) fn start_with(folder: &Path, port: u16, settings: &[(&str, &str)]) -> Self {
+        let mut command = paceline(folder);
+        command
+            .args(["--log", "warn"])
+            .envs(settings.iter().copied());
+        Self::spawn(port, &mut command)
     }
 
     /// One that logs so into a file.
