@@ -2,8 +2,9 @@
 //! receivers that knew Svix make of its requests.
 
 use std::collections::BTreeMap;
+use std::io::Write;
 use std::path::Path;
-use std::process::Output;
+use std::process::{Command, Output, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -21,6 +22,8 @@ use crate::process::{Server, free_port, paceline};
 
 /// By path and query. Only the receivers' URLs are put in.
 const ACCOUNT: &str = include_str!("svix/account.json");
+
+const GUIDE: &str = include_str!("../../../../docs/from-svix.md");
 
 const TOKEN: &str = "testsk_canary-token.eu";
 
@@ -452,6 +455,66 @@ async fn a_receiver_that_knew_svix_verifies_by_the_secret_that_it_has() {
         assert!(verified(&secret(endpoint)), "{endpoint}");
         assert!(!verified(&secret("ep_eu")), "{endpoint}");
     }
+}
+
+/// Its own commands, by a shell, with a key of the two scopes that it names and no other.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_guide_works_as_it_is_written() {
+    let scene = Scene::set("100").await;
+    let folder = scene.folder.path();
+    std::fs::write(folder.join("svix.token"), TOKEN).unwrap();
+    let broken = "/api/v1/app/app_2shop/endpoint/ep_broken/secret/";
+    scene.account.set(broken, json!({"key": secret("ep_off")}));
+    let program = Path::new(env!("CARGO_BIN_EXE_paceline")).parent().unwrap();
+    let mut key = String::new();
+    let mut done = Vec::new();
+    for line in GUIDE.lines().map(str::trim) {
+        let words: Vec<&str> = line.split(' ').collect();
+        if words[0] != "paceline" || ["serve", "listen"].contains(&words[1]) {
+            continue;
+        }
+        let line = line
+            .replace("https://hooks.example.com", &scene.ours)
+            .replace("customer-42", "shop");
+        let mut shell = Command::new("/bin/sh");
+        shell.current_dir(folder).env_clear().args(["-c", &line]);
+        shell
+            .env("PATH", program)
+            .env("XDG_CONFIG_HOME", folder)
+            .env("PACELINE_SVIX_URL", &scene.svix);
+        if words[1] == "key" {
+            shell.env("PACELINE_URL", &scene.ours);
+        }
+        let mut shell = shell
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // For `login`; the others read nothing.
+        let _ = shell.stdin.take().unwrap().write_all(key.as_bytes());
+        let output = shell.wait_with_output().unwrap();
+        assert!(output.status.success(), "{line}: {output:?}");
+        if words[1] == "key" {
+            let said = String::from_utf8(output.stdout).unwrap();
+            let found = said.split_whitespace().find(|word| word.starts_with("pl_"));
+            found.unwrap().clone_into(&mut key);
+        }
+        done.push(words[1]);
+    }
+    let expected = [
+        "key",
+        "login",
+        "import",
+        "import",
+        "destination",
+        "destination",
+        "destination",
+    ];
+    assert_eq!(done, expected);
+    let shop = &scene.there()["shop"];
+    assert_eq!(shop.len(), 5);
+    assert_eq!(shop["orders"]["headers"], json!(["authorization", "x-env"]));
 }
 
 #[test]
