@@ -58,6 +58,10 @@ uuid_id! {
     ReplayId, "replay"
 }
 uuid_id! {
+    /// A mail address or a chat that operational events are told to.
+    NoticeAddressId, "notice address"
+}
+uuid_id! {
     /// One secret of a destination.
     SecretId, "secret"
 }

@@ -35,6 +35,7 @@ pub mod ids;
 pub mod ingest_limit;
 pub mod limit;
 pub mod margin;
+pub mod notices;
 pub mod operations;
 pub mod outbox;
 pub mod permit;

@@ -60,10 +60,20 @@ impl OperationalDestination {
     }
 
     fn wants(&self, event: &OperationalEvent) -> bool {
-        let sees = self.scope == OperationalScope::Installation || self.tenant == event.tenant;
-        let types = &self.event_types;
-        sees && (types.is_empty() || types.contains(&event.event_type))
+        wants((self.scope, self.tenant), &self.event_types, event)
     }
+}
+
+/// Whether one that is registered for this scope by this tenant, and for these
+/// types, is told of an event; no types are all.
+#[must_use]
+pub fn wants(
+    (scope, tenant): (OperationalScope, TenantId),
+    types: &[String],
+    event: &OperationalEvent,
+) -> bool {
+    let sees = scope == OperationalScope::Installation || tenant == event.tenant;
+    sees && (types.is_empty() || types.contains(&event.event_type))
 }
 
 /// Who of `all` is told of this.
