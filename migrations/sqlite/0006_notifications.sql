@@ -44,6 +44,57 @@ begin
     delete from operational_destinations where destination_id = new.id;
 end;
 
+-- People who are told, by mail or in a chat.
+create table notice_addresses (
+    -- The order of registration.
+    position integer primary key autoincrement,
+    id text not null unique,
+    tenant_id text not null,
+    -- Of whose destinations: the tenant's, or everybody's.
+    scope text not null
+        constraint notice_addresses_check_scope
+        check (scope in ('tenant', 'installation')),
+    form text not null
+        constraint notice_addresses_check_form check (form in ('email', 'slack')),
+    -- A mail address; of a webhook, whose path is a secret, the host.
+    shown text not null,
+    -- The URL of a webhook, and the id of the key that it is sealed under.
+    key_id text,
+    sealed blob,
+    -- Of which types, a JSON array; none is all.
+    event_types text not null,
+    -- Between two messages.
+    every_seconds integer not null
+        constraint notice_addresses_check_every check (every_seconds > 0),
+    -- Nothing is sent to it before: for its digests, after failures, and while
+    -- somebody sends.
+    not_before integer not null,
+    -- How often a digest of it was claimed: the last to do so may end it.
+    lease integer not null default 0,
+    -- In a row.
+    failures integer not null default 0,
+    created_at integer not null,
+    constraint notice_addresses_check_sealed
+        check ((form = 'slack') = (sealed is not null) and (sealed is null) = (key_id is null))
+) strict;
+
+create index notice_addresses_of_tenant on notice_addresses (tenant_id, position);
+create index notice_addresses_of_all on notice_addresses (position) where scope = 'installation';
+create index notice_addresses_by_key on notice_addresses (key_id, id) where sealed is not null;
+create index notice_addresses_due on notice_addresses (not_before);
+
+-- What an address has yet to be told.
+create table notices (
+    address_id text not null,
+    operational_event_id integer not null,
+    created_at integer not null,
+    -- The claim of its address that sends it.
+    lease integer,
+    primary key (address_id, operational_event_id)
+) strict, without rowid;
+
+create index notices_by_age on notices (created_at);
+
 -- One row for each destination that an alert is raised for, or may have to be.
 create table watches (
     destination_id text primary key,

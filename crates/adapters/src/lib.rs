@@ -7,6 +7,7 @@
 //! | `DeliveryQueue` | [`rabbitmq`], several as one by [`queue_shards`] | [`in_process`] |
 //! | `Sender` | [`http`] | [`http`] |
 //! | `Vault` | [`key_ring`] | [`key_ring`] |
+//! | `Post` | [`post`] | [`post`] |
 //! | `Spans` | [`otlp`] | [`otlp`] |
 //!
 //! Both columns pass the same contract suites (`proof/contract`).
@@ -16,6 +17,7 @@ pub mod in_process;
 pub mod key_ring;
 mod lost;
 pub mod otlp;
+pub mod post;
 pub mod postgres;
 pub mod queue_shards;
 pub mod rabbitmq;

@@ -71,6 +71,7 @@ mod listen;
 mod managers;
 mod mark;
 mod migrate;
+mod notices;
 mod operations;
 mod operations_book;
 mod outbox;

@@ -44,6 +44,7 @@ mod ledger;
 mod limit_requests;
 mod managers;
 mod migrate;
+mod notices;
 mod operations;
 mod operations_book;
 mod over;

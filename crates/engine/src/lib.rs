@@ -17,6 +17,7 @@
 //! - [`relay`]: rows that users wrote become events.
 //! - [`handshake`]: receivers are asked whether they want to be sent anything.
 //! - [`notifier`]: what operators must know reaches them.
+//! - [`notices`]: people are told of it, by mail and in chats.
 //! - [`survey`]: what metrics say of the store, sampled.
 //! - [`retention`]: what is over and old goes, in small steps.
 //! - [`sealing`] and [`resealing`]: secrets, closed and opened, and brought
@@ -32,6 +33,7 @@ pub mod backoff;
 pub mod backpressure;
 pub mod handshake;
 pub mod ingest;
+pub mod notices;
 pub mod notifier;
 pub mod ports;
 pub mod reaper;

@@ -8,7 +8,7 @@
 //! has to say no, [`Keys`] and [`Tenants`] are for authentication and
 //! for who administers the installation, [`Outbox`] is where users write events
 //! into it themselves, [`Operations`] and [`OperationsBook`] are where operators
-//! learn what they must know, [`Survey`] is what metrics are sampled from, [`Tallies`] counts what came of requests, [`Overview`] and [`Sessions`] are the dashboard's, and [`SecretStore`] as seen by those who sign;
+//! learn what they must know, [`Notices`] and [`Post`] carry it to people, [`Survey`] is what metrics are sampled from, [`Tallies`] counts what came of requests, [`Overview`] and [`Sessions`] are the dashboard's, and [`SecretStore`] as seen by those who sign;
 //! [`Spans`] and [`TraceBook`] are for those who trace; a
 //! [`Vault`] closes and opens what that keeps. Each method is one
 //! atomic business step over a batch, named for its caller. Its documentation
@@ -29,6 +29,7 @@ mod keys;
 mod layer;
 mod limit_requests;
 mod managers;
+mod notices;
 mod operations;
 mod outbox;
 mod overview;
@@ -60,6 +61,7 @@ pub use keys::*;
 pub use layer::StoreLayer;
 pub use limit_requests::*;
 pub use managers::*;
+pub use notices::*;
 pub use operations::*;
 pub use outbox::*;
 pub use overview::*;

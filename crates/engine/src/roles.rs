@@ -17,6 +17,7 @@
 //! | sweep | ✓ | | ✓ | | |
 //! | replay | ✓ | | ✓ | | |
 //! | handshake | ✓ | | | ✓ | |
+//! | notices | ✓ | | | ✓ | |
 //! | worker | ✓ | | | ✓ | |
 //!
 //! Every process of a role runs all of the role's loops, and none of them needs a
@@ -37,10 +38,11 @@ use tokio_util::sync::CancellationToken;
 use crate::backpressure::{BackpressureLoop, Pressure};
 use crate::handshake::{HandshakeLoop, HandshakeOptions};
 use crate::ingest::{Ingest, IngestLoop, IngestOptions};
+use crate::notices::{NoticesLoop, NoticesOptions};
 use crate::notifier::{Notifier, NotifierOptions};
 use crate::ports::{
-    Asker, Backpressure, Catalog, DeliveryQueue, Handshakes, Operations, Outbox, Replays, Retain,
-    Schedule, SecretStore, Sender, Store, Survey, Tallies, Vault,
+    Asker, Backpressure, Catalog, DeliveryQueue, Handshakes, Notices, Operations, Outbox, Post,
+    Replays, Retain, Schedule, SecretStore, Sender, Store, Survey, Tallies, Vault,
 };
 use crate::reaper::{Reaper, ReaperOptions};
 use crate::relay::{Relay, RelayOptions};
@@ -87,6 +89,8 @@ pub struct Ports {
     pub replays: Option<Arc<dyn Replays>>,
     /// Receivers that are asked before anything is sent to them.
     pub asking: Option<Asking>,
+    /// What people are told, and how.
+    pub noticing: Option<Noticing>,
 }
 
 /// What the handshake loop needs.
@@ -96,6 +100,15 @@ pub struct Asking {
     pub handshakes: Arc<dyn Handshakes>,
     /// Asks receivers.
     pub asker: Arc<dyn Asker>,
+}
+
+/// What notices need.
+#[derive(Clone)]
+pub struct Noticing {
+    /// Where they wait.
+    pub notices: Arc<dyn Notices>,
+    /// What carries them.
+    pub post: Arc<dyn Post>,
 }
 
 /// What the survey looks at, beside the store and the tallies.
@@ -121,6 +134,8 @@ pub struct Settings {
     /// How a worker runs. Its `request_timeout` is every role's: the reaper takes a
     /// start for lost by it.
     pub worker: WorkerOptions,
+    /// How people are told.
+    pub notices: NoticesOptions,
     /// What secrets are sealed anew with.
     pub sealing: StdRng,
     /// How long the machine has been suspended.
@@ -141,6 +156,7 @@ impl Settings {
                 seed,
                 ..WorkerOptions::default()
             },
+            notices: NoticesOptions::default(),
             sealing: StdRng::seed_from_u64(seed),
             suspended: never_suspended,
         }
@@ -232,6 +248,8 @@ pub enum Loop {
     Replay(ReplayLoop),
     /// [`LoopKind::Handshake`].
     Handshake(HandshakeLoop),
+    /// [`LoopKind::Notices`].
+    Notices(Box<NoticesLoop>),
     /// [`LoopKind::Worker`].
     Worker(Box<Worker>),
 }
@@ -254,6 +272,7 @@ impl Loop {
             Self::Sweep(_) => LoopKind::Sweep,
             Self::Replay(_) => LoopKind::Replay,
             Self::Handshake(_) => LoopKind::Handshake,
+            Self::Notices(_) => LoopKind::Notices,
             Self::Worker(_) => LoopKind::Worker,
         }
     }
@@ -275,6 +294,7 @@ impl Loop {
             Self::Sweep(one) => one.run(shutdown).await,
             Self::Replay(one) => one.run(shutdown).await,
             Self::Handshake(one) => one.run(shutdown).await,
+            Self::Notices(one) => one.run(shutdown).await,
             Self::Worker(one) => one.run(shutdown).await,
         }
     }
@@ -307,6 +327,7 @@ impl Builder {
             LoopKind::Sweep => Some(Loop::Sweep(self.sweep())),
             LoopKind::Replay => self.replay().map(Loop::Replay),
             LoopKind::Handshake => self.handshake().map(Loop::Handshake),
+            LoopKind::Notices => self.notices().map(|one| Loop::Notices(Box::new(one))),
             LoopKind::Worker => self.worker().map(|one| Loop::Worker(Box::new(one))),
         };
         Vec::from_iter(one)
@@ -411,6 +432,12 @@ impl Builder {
             self.schedule(),
             options,
         ))
+    }
+
+    fn notices(&self) -> Option<NoticesLoop> {
+        let Noticing { notices, post } = self.ports.noticing.clone()?;
+        let (vault, options) = (self.ports.vault.clone(), self.settings.notices.clone());
+        Some(NoticesLoop::new(notices, post, vault, options))
     }
 
     fn worker(&self) -> Option<Worker> {

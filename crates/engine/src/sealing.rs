@@ -76,6 +76,7 @@ pub fn open(
                 let parsed = CustomHeaders::parse(text);
                 headers = parsed.map_err(|_invalid| failed(VaultError::Invalid("headers")))?;
             }
+            SealedKind::Notice => return Err(failed(VaultError::Invalid("secret"))),
         }
     }
     Ok((Signer::new(keys), headers))

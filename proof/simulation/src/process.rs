@@ -188,8 +188,9 @@ impl Ports {
             retain: parts.keep.map(|_| store() as _),
             operations: parts.tells.then(|| store() as _),
             replays: Some(store()),
-            // Nobody has secrets to seal anew, an outbox or a handshake, and nobody reads
-            // metrics and tallies.
+            // Nobody has secrets to seal anew, an outbox or a handshake, nobody reads metrics
+            // and tallies, and no person is told.
+            noticing: None,
             secrets: None,
             outbox: None,
             surveyed: None,

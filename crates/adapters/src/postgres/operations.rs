@@ -15,6 +15,7 @@ use uuid::Uuid;
 
 use super::failure::Failure;
 use super::ingest;
+use super::notices;
 use super::rows::{count, word};
 
 /// One batch.
@@ -39,6 +40,7 @@ pub(super) async fn relay(pool: &PgPool, limit: u32) -> Result<RelayedOperations
             relayed.destinations.extend(destinations);
         }
     }
+    notices::leave(&mut transaction, &rows[..taken]).await?;
     mark(&mut transaction, &rows[..taken]).await?;
     transaction.commit().await?;
     relayed.destinations.sort_unstable();

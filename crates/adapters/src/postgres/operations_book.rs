@@ -3,19 +3,21 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use domain::ids::{DestinationId, TenantId};
+use domain::ids::{DestinationId, NoticeAddressId, TenantId};
+use domain::notices::NoticeAddress;
 use domain::operations::{OperationalDestination, OperationalEvent};
 use domain::time::Timestamp;
 use domain::watch::AlertSettings;
 use engine::ports::{
-    AlertsChange, AlertsView, CatalogError, MAX_OPERATIONAL, Operations, OperationsBook,
-    Registration, RelayedOperations, StoreError, WatchRules, Watched,
+    AlertsChange, AlertsView, CatalogError, MAX_OPERATIONAL, NewNoticeAddress, Operations,
+    OperationsBook, Registration, RelayedOperations, StoreError, WatchRules, Watched,
 };
 use sqlx::PgPool;
 use uuid::Uuid;
 
 use super::PostgresStore;
 use super::failure::{Failure, retried};
+use super::notices;
 use super::operations::{self, Row, ToldRow};
 use super::rows::{count, integer};
 use super::watch::{self, WatchRow};
@@ -63,6 +65,29 @@ impl OperationsBook for PostgresStore {
         tenant: TenantId,
     ) -> Result<Vec<OperationalDestination>, CatalogError> {
         Ok(retried(|| of_tenant(&self.pool, tenant)).await?)
+    }
+
+    async fn register_address(
+        &self,
+        tenant: TenantId,
+        new: &NewNoticeAddress,
+    ) -> Result<NoticeAddress, CatalogError> {
+        Ok(retried(|| notices::register(&self.pool, tenant, new)).await?)
+    }
+
+    async fn remove_address(
+        &self,
+        tenant: TenantId,
+        address: NoticeAddressId,
+    ) -> Result<(), CatalogError> {
+        match retried(|| notices::remove(&self.pool, tenant, address)).await? {
+            0 => Err(CatalogError::NotFound("address")),
+            _ => Ok(()),
+        }
+    }
+
+    async fn addresses(&self, tenant: TenantId) -> Result<Vec<NoticeAddress>, CatalogError> {
+        Ok(retried(|| notices::of_tenant(&self.pool, tenant)).await?)
     }
 
     async fn recent_operational_events(

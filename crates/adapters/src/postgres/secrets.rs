@@ -327,6 +327,11 @@ pub(super) async fn sealed_under_others(
         from destination_secrets
         where (key_id < $1 or key_id > $1)
             and id > coalesce($2, '00000000-0000-0000-0000-000000000000'::uuid)
+        union all
+        select id, tenant_id, id, 'notice', key_id, sealed, null
+        from notice_addresses
+        where sealed is not null and (key_id < $1 or key_id > $1)
+            and id > coalesce($2, '00000000-0000-0000-0000-000000000000'::uuid)
         order by id
         limit $3",
     )
@@ -345,10 +350,24 @@ pub(super) async fn reseal(pool: &PgPool, resealed: &[Resealed]) -> Result<u32, 
     let keys: Vec<&str> = resealed.iter().map(|one| one.to.key.as_str()).collect();
     let done = sqlx::query(
         "-- reseal
-        update destination_secrets s set sealed = r.sealed, key_id = r.key_id
-        from unnest($1::uuid[], $2::bytea[], $3::bytea[], $4::text[])
-            as r (id, was, sealed, key_id)
-        where s.id = r.id and s.sealed = r.was",
+        with r as materialized (
+            select *
+            from unnest($1::uuid[], $2::bytea[], $3::bytea[], $4::text[])
+                as r (id, was, sealed, key_id)
+        ),
+        of_notices as (
+            update notice_addresses a set sealed = r.sealed, key_id = r.key_id
+            from r
+            where a.id = r.id and a.sealed = r.was
+            returning a.id
+        ),
+        of_destinations as (
+            update destination_secrets s set sealed = r.sealed, key_id = r.key_id
+            from r
+            where s.id = r.id and s.sealed = r.was
+            returning s.id
+        )
+        select id from of_notices union all select id from of_destinations",
     )
     .bind(ids)
     .bind(from)
@@ -376,7 +395,13 @@ pub(super) async fn forget_expired(pool: &PgPool, limit: u32) -> Result<u32, Fai
 pub(super) async fn keys_in_use(pool: &PgPool) -> Result<Vec<(String, u64)>, Failure> {
     let rows: Vec<(String, i64)> = sqlx::query_as(
         "-- keys_in_use
-        select key_id, count(*) from destination_secrets group by key_id order by key_id",
+        select key_id, count(*)
+        from (
+            select key_id from destination_secrets
+            union all
+            select key_id from notice_addresses where sealed is not null
+        ) as used
+        group by key_id order by key_id",
     )
     .fetch_all(pool)
     .await?;

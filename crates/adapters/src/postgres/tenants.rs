@@ -268,7 +268,7 @@ async fn change_tenant(
 }
 
 /// What opens a tenant's doors.
-const CLOSE: [&str; 4] = [
+const CLOSE: [&str; 6] = [
     "-- delete_tenant: those who administer it look at their own again
     update sessions set tenant_id = '00000000-0000-0000-0000-000000000001'
     where tenant_id = $1 and may_admin",
@@ -278,6 +278,12 @@ const CLOSE: [&str; 4] = [
     delete from api_keys where tenant_id = $1",
     "-- delete_tenant: what it asked for
     delete from limit_requests where tenant_id = $1",
+    "-- delete_tenant: what its people were to be told
+    delete from notices where address_id in (
+        select id from notice_addresses where tenant_id = $1
+    )",
+    "-- delete_tenant: its people
+    delete from notice_addresses where tenant_id = $1",
 ];
 
 async fn delete(pool: &PgPool, id: TenantId) -> Result<Tenant, Failure> {

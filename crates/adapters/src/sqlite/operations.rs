@@ -18,6 +18,7 @@ use rusqlite::{Connection, Row, Transaction};
 use super::destinations::not_found;
 use super::fault::Fault;
 use super::ingest;
+use super::notices;
 use super::rows::{all, execute, first, time, word};
 
 const TO_RELAY: &str = "
@@ -101,6 +102,7 @@ pub(super) fn relay(
             relayed.destinations.extend(destinations);
         }
     }
+    notices::leave(tx, now, &rows[..taken])?;
     for row in &rows[..taken] {
         execute(tx, MARK, (row.id, now.as_micros()))?;
         relayed.relayed += 1;

@@ -3,17 +3,18 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use domain::ids::{DestinationId, TenantId};
+use domain::ids::{DestinationId, NoticeAddressId, TenantId};
+use domain::notices::NoticeAddress;
 use domain::operations::{OperationalDestination, OperationalEvent};
 use engine::ports::{
-    AlertsChange, AlertsView, CatalogError, Operations, OperationsBook, Registration,
-    RelayedOperations, StoreError, WatchRules, Watched,
+    AlertsChange, AlertsView, CatalogError, NewNoticeAddress, Operations, OperationsBook,
+    Registration, RelayedOperations, StoreError, WatchRules, Watched,
 };
 use rusqlite::Transaction;
 
 use super::destinations::not_found;
 use super::rows::execute;
-use super::{SqliteStore, operations, watch};
+use super::{SqliteStore, notices, operations, watch};
 
 const CHANGE_ALERTS: &str = "
     -- change_alerts
@@ -77,6 +78,30 @@ impl OperationsBook for SqliteStore {
         Ok(self
             .read(move |tx| operations::of_tenant(tx, tenant))
             .await?)
+    }
+
+    async fn register_address(
+        &self,
+        tenant: TenantId,
+        new: &NewNoticeAddress,
+    ) -> Result<NoticeAddress, CatalogError> {
+        let new = new.clone();
+        let step = move |tx: &Transaction<'_>, now| notices::register(tx, now, tenant, &new);
+        Ok(self.write(step).await?)
+    }
+
+    async fn remove_address(
+        &self,
+        tenant: TenantId,
+        address: NoticeAddressId,
+    ) -> Result<(), CatalogError> {
+        Ok(self
+            .write(move |tx, _| notices::remove(tx, tenant, address))
+            .await?)
+    }
+
+    async fn addresses(&self, tenant: TenantId) -> Result<Vec<NoticeAddress>, CatalogError> {
+        Ok(self.read(move |tx| notices::of_tenant(tx, tenant)).await?)
     }
 
     async fn recent_operational_events(

@@ -79,11 +79,19 @@ const UNDER_OTHERS: &str = "
     select id, tenant_id, destination_id, kind, key_id, sealed, expires_at
     from destination_secrets
     where (key_id < ?1 or key_id > ?1) and id > ?2
+    union all
+    select id, tenant_id, id, 'notice', key_id, sealed, null
+    from notice_addresses
+    where sealed is not null and (key_id < ?1 or key_id > ?1) and id > ?2
     order by id limit ?3";
 
 const RESEAL: &str = "
     -- reseal
     update destination_secrets set sealed = ?3, key_id = ?4 where id = ?1 and sealed = ?2";
+
+const RESEAL_NOTICE: &str = "
+    -- reseal: the URL of an address
+    update notice_addresses set sealed = ?3, key_id = ?4 where id = ?1 and sealed = ?2";
 
 const FORGET: &str = "
     -- forget_expired
@@ -94,7 +102,13 @@ const FORGET: &str = "
 
 const KEYS: &str = "
     -- keys_in_use
-    select key_id, count(*) from destination_secrets group by key_id order by key_id";
+    select key_id, count(*)
+    from (
+        select key_id from destination_secrets
+        union all
+        select key_id from notice_addresses where sealed is not null
+    )
+    group by key_id order by key_id";
 
 /// What a destination signs with and adds.
 pub(super) fn of_destination(
@@ -291,7 +305,8 @@ pub(super) fn reseal(tx: &Transaction<'_>, resealed: &[Resealed]) -> Result<u32,
             one.to.bytes.as_ref(),
             &one.to.key,
         );
-        done += execute(tx, RESEAL, row)?;
+        // Of one of the two: ids are never given twice.
+        done += execute(tx, RESEAL, row.clone())? + execute(tx, RESEAL_NOTICE, row)?;
     }
     Ok(u32::try_from(done).unwrap_or(u32::MAX))
 }

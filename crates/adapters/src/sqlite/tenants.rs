@@ -57,7 +57,7 @@ const DELETE: &str = "
     update tenants set deleted_at = ?2 where id = ?1 and deleted_at is null";
 
 /// What opens a tenant's doors.
-const CLOSE: [&str; 4] = [
+const CLOSE: [&str; 6] = [
     "
     -- delete_tenant: those who administer it look at their own again
     update sessions set tenant_id = '00000000-0000-0000-0000-000000000001'
@@ -65,6 +65,12 @@ const CLOSE: [&str; 4] = [
     "-- delete_tenant: its sessions and links\ndelete from sessions where tenant_id = ?1",
     "-- delete_tenant: its keys\ndelete from api_keys where tenant_id = ?1",
     "-- delete_tenant: what it asked for\ndelete from limit_requests where tenant_id = ?1",
+    "-- delete_tenant: what its people were to be told
+    delete from notices where address_id in (
+        select id from notice_addresses where tenant_id = ?1
+    )",
+    "-- delete_tenant: its people
+    delete from notice_addresses where tenant_id = ?1",
 ];
 
 const TO_EMPTY: &str = "

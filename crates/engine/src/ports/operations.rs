@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use domain::ids::{DestinationId, TenantId};
+use domain::ids::{DestinationId, NoticeAddressId, TenantId};
+use domain::notices::NoticeAddress;
 use domain::operations::{
     OperationalDestination, OperationalEvent, OperationalScope, OperationalType,
 };
@@ -12,6 +13,7 @@ use domain::time::Timestamp;
 use domain::watch::{AlertSettings, Watch};
 
 use super::error::{CatalogError, StoreError};
+use super::notices::NewNoticeAddress;
 
 /// What the notifier asks of a store. Every method is one transaction, and any
 /// number of processes may ask at once.
@@ -23,7 +25,8 @@ pub trait Operations: Send + Sync {
     /// inserted and the operational events marked in one transaction, so each
     /// becomes one event for each that is told, however often relays die. Rows
     /// that somebody holds are skipped. What nobody is told of is marked too;
-    /// a destination that is disabled or gone is not told.
+    /// a destination that is disabled or gone is not told. The same transaction
+    /// leaves a notice for each address that is told ([`domain::notices`]).
     async fn relay_operational_events(&self, limit: u32) -> Result<RelayedOperations, StoreError>;
 
     /// One step of the watch: adds up dead letters, and looks at the next
@@ -68,6 +71,25 @@ pub trait OperationsBook: Send + Sync {
         &self,
         tenant: TenantId,
     ) -> Result<Vec<OperationalDestination>, CatalogError>;
+
+    /// Registers an address for notices.
+    async fn register_address(
+        &self,
+        tenant: TenantId,
+        new: &NewNoticeAddress,
+    ) -> Result<NoticeAddress, CatalogError>;
+
+    /// It is told nothing more, what waits for it included. Doing it again is
+    /// `NotFound`.
+    async fn remove_address(
+        &self,
+        tenant: TenantId,
+        address: NoticeAddressId,
+    ) -> Result<(), CatalogError>;
+
+    /// The tenant's, in the order of registration; at most
+    /// [`MAX_NOTICE_ADDRESSES`](super::MAX_NOTICE_ADDRESSES).
+    async fn addresses(&self, tenant: TenantId) -> Result<Vec<NoticeAddress>, CatalogError>;
 
     /// What operators must know, the newest first: up to `limit` before the one
     /// of id `before`; of one tenant, or of all.

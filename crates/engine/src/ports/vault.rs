@@ -49,6 +49,8 @@ pub enum SealedKind {
     /// It is the headers that the destination adds: their values may be
     /// passwords.
     Headers,
+    /// It is the URL of a chat that notices go to.
+    Notice,
 }
 
 impl SealedKind {
@@ -58,6 +60,7 @@ impl SealedKind {
         match self {
             Self::Signs(kind) => kind.as_str(),
             Self::Headers => "headers",
+            Self::Notice => "notice",
         }
     }
 }
@@ -67,6 +70,7 @@ impl FromStr for SealedKind {
     fn from_str(word: &str) -> Result<Self, UnknownKind> {
         match word {
             "headers" => Ok(Self::Headers),
+            "notice" => Ok(Self::Notice),
             word => word.parse().map(Self::Signs),
         }
     }

@@ -98,6 +98,8 @@ pub enum LoopKind {
     Replay,
     /// Receivers are asked whether they want to be sent anything.
     Handshake,
+    /// People are told what operators must know, where messages can be sent.
+    Notices,
     /// Receive, wait, claim, acknowledge, send, record.
     Worker,
 }
@@ -118,6 +120,7 @@ impl LoopKind {
         Self::Sweep,
         Self::Replay,
         Self::Handshake,
+        Self::Notices,
         Self::Worker,
     ];
 
@@ -138,6 +141,7 @@ impl LoopKind {
             Self::Sweep => "sweep",
             Self::Replay => "replay",
             Self::Handshake => "handshake",
+            Self::Notices => "notices",
             Self::Worker => "worker",
         }
     }
@@ -156,7 +160,7 @@ impl LoopKind {
             | Self::Reaper
             | Self::Sweep
             | Self::Replay => &[Role::Serve, Role::Scheduler],
-            Self::Handshake | Self::Worker => &[Role::Serve, Role::Worker],
+            Self::Handshake | Self::Notices | Self::Worker => &[Role::Serve, Role::Worker],
         }
     }
 }
