@@ -36,3 +36,9 @@ grant select, update on handshakes to paceline_worker;
 grant update (state, allowed_per_minute) on destinations to paceline_worker;
 alter function destinations_before_update() security definer set search_path = public, pg_temp;
 alter function destinations_after_update() security definer set search_path = public, pg_temp;
+
+-- What people are to be told, and who.
+grant select on operational_events to paceline_worker;
+grant select on notice_addresses to paceline_worker;
+grant update (lease, not_before, failures) on notice_addresses to paceline_worker;
+grant select, update (lease), delete on notices to paceline_worker;

@@ -128,7 +128,7 @@ async fn operations_world() -> OperationsInDirectory {
     let (store, door, directory) = opened();
     let world = World::new(store.clone(), door);
     OperationsInDirectory {
-        world: OperationsWorld::new(world, store.clone(), store, Dialect::Sqlite),
+        world: OperationsWorld::new(world, store, Dialect::Sqlite),
         _directory: directory,
     }
 }
@@ -150,7 +150,7 @@ impl Deref for SurveyInDirectory {
 async fn survey_world() -> SurveyInDirectory {
     let (store, door, directory) = opened();
     let world = World::new(store.clone(), door);
-    let world = OperationsWorld::new(world, store.clone(), store.clone(), Dialect::Sqlite);
+    let world = OperationsWorld::new(world, store.clone(), Dialect::Sqlite);
     SurveyInDirectory {
         world: SurveyWorld::new(world, store),
         _directory: directory,
@@ -174,7 +174,7 @@ impl Deref for TalliesInDirectory {
 async fn tallies_world() -> TalliesInDirectory {
     let (store, door, directory) = opened();
     let world = World::new(store.clone(), door);
-    let world = OperationsWorld::new(world, store.clone(), store.clone(), Dialect::Sqlite);
+    let world = OperationsWorld::new(world, store.clone(), Dialect::Sqlite);
     TalliesInDirectory {
         world: TalliesWorld::new(world, store),
         _directory: directory,

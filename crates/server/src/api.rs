@@ -53,6 +53,7 @@ pub mod limit_requests;
 pub mod limits;
 pub mod links;
 pub mod named;
+pub mod notices;
 pub mod operations;
 pub mod parameters;
 pub mod plan;
@@ -186,6 +187,8 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(operations::register, operations::unregister))
         .routes(routes!(operations::list))
         .routes(routes!(operations::events))
+        .routes(routes!(notices::list, notices::create))
+        .routes(routes!(notices::delete))
         .routes(routes!(smart_delivery::show, smart_delivery::change))
         .routes(routes!(handshake::show, handshake::ask))
         .routes(routes!(compliance::report))

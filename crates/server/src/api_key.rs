@@ -121,7 +121,6 @@ mod tests {
         (
             ApiConfig {
                 manage_per_second: crate::config::MANAGE_PER_SECOND,
-                public_url: None,
                 api_key: key.map(SecretString::from),
             },
             ListenConfig {

@@ -24,6 +24,7 @@ use secrecy::SecretString;
 use crate::listening::Bounds;
 
 pub mod keep;
+pub mod notices;
 pub mod operator;
 pub mod places;
 pub mod public_url;
@@ -33,6 +34,7 @@ pub mod traces;
 pub mod unknown;
 
 pub use keep::KeepConfig;
+pub use notices::{LinksConfig, MailConfig};
 pub use operator::OperatorConfig;
 pub use places::{Database, QueuePlace, SchedulePlace, require_shared};
 pub use public_url::PublicUrl;
@@ -247,11 +249,6 @@ pub struct ApiConfig {
     #[arg(long, env = "PACELINE_MANAGE_PER_SECOND", value_name = "N")]
     #[arg(default_value_t = MANAGE_PER_SECOND)]
     pub manage_per_second: NonZeroU32,
-
-    /// Where people find the dashboard, such as `https://hooks.example.com`: what
-    /// links to it begin with.
-    #[arg(long, env = "PACELINE_PUBLIC_URL", value_name = "URL")]
-    pub public_url: Option<PublicUrl>,
 }
 
 /// Far more than people and programs that provision do, and few enough that the

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use adapters::http::{Dial, DialDirect, DialThrough, HttpOptions, HttpSender};
 use adapters::in_process::{InProcessQueue, InProcessSchedule};
+use adapters::post::{Mail, PostOffice};
 use adapters::postgres::{PostgresOptions, PostgresStore};
 use adapters::rabbitmq::RabbitQueue;
 use adapters::redis::RedisSchedule;
@@ -12,15 +13,17 @@ use adapters::sqlite::{SqliteStore, system_clock};
 use anyhow::Context;
 use engine::ports::{
     Asker, Backlog, Backpressure, Catalog, DeliveryQueue, Handshakes, Keys, LimitRequests,
-    Managers, Operations, OperationsBook, Outbox, Overview, Replays, Retain, Schedule, SecretStore,
-    Sender, Sessions, Store, StoreError, Survey, Tallies, Tenants, TraceBook, Vault,
+    Managers, Notices, Operations, OperationsBook, Outbox, Overview, Post, Replays, Retain,
+    Schedule, SecretStore, Sender, Sessions, Store, StoreError, Survey, Tallies, Tenants,
+    TraceBook, Vault,
 };
-use engine::roles::{self, Asking, Surveyed};
+use engine::roles::{self, Asking, Noticing, Surveyed};
 
 use crate::config::{
     ConfigError, Database, QueueConfig, QueuePlace, ScheduleConfig, SchedulePlace, SecretUrl,
     StoreConfig, TargetConfig,
 };
+use crate::edge;
 
 /// How many permit groups an in-process queue holds.
 const IN_PROCESS_QUEUE: usize = 65_536;
@@ -37,6 +40,7 @@ pub trait Stored:
     + Tenants
     + Operations
     + OperationsBook
+    + Notices
     + Survey
     + Overview
     + Tallies
@@ -68,6 +72,8 @@ pub struct Parts {
     pub queue: Option<Arc<dyn DeliveryQueue>>,
     pub sender: Arc<dyn Sender>,
     pub asker: Arc<dyn Asker>,
+    /// Carries what people are told.
+    pub post: Arc<dyn Post>,
     /// The store, for what people read.
     pub reading: Reading,
 }
@@ -126,8 +132,18 @@ impl Parts {
             schedule: connect_schedule(schedule).await?,
             queue,
             asker: Arc::clone(&sender) as _,
+            post: post(None, &sender),
             sender,
         })
+    }
+
+    /// The same, with a server for mail.
+    #[must_use]
+    pub fn with_mail(self, mail: Option<Mail>) -> Self {
+        Self {
+            post: post(mail, &self.sender),
+            ..self
+        }
     }
 
     /// What the engine's loops need of it.
@@ -154,6 +170,10 @@ impl Parts {
             asking: Some(Asking {
                 handshakes: stored(),
                 asker: Arc::clone(&self.asker),
+            }),
+            noticing: Some(Noticing {
+                notices: stored(),
+                post: Arc::clone(&self.post),
             }),
         }
     }
@@ -279,6 +299,10 @@ async fn connect_queue(config: &QueueConfig) -> anyhow::Result<Arc<dyn DeliveryQ
             Ok(Arc::new(queue.await.with_context(context)?))
         }
     }
+}
+
+fn post(mail: Option<Mail>, sender: &Arc<HttpSender>) -> Arc<dyn Post> {
+    Arc::new(PostOffice::new(mail, Arc::clone(sender) as _, edge::now))
 }
 
 fn sender(config: &TargetConfig) -> Result<Arc<HttpSender>, ConfigError> {

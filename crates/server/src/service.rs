@@ -40,6 +40,7 @@ pub mod intake;
 pub mod limits;
 pub mod links;
 pub mod managed;
+pub mod notices;
 pub mod operations;
 pub mod plan;
 pub mod rate;

@@ -15,11 +15,12 @@ use uuid::Uuid;
 
 use super::store::World;
 use engine::ports::{
-    AlertsChange, DEFAULT_TENANT, NextTry, Operations, OperationsBook, Outcome, Registration,
-    RelayedOperations, WatchRules, Watched,
+    AlertsChange, DEFAULT_TENANT, NextTry, Notices, Operations, OperationsBook, Outcome,
+    Registration, RelayedOperations, WatchRules, Watched,
 };
 
 pub mod books;
+pub mod notices;
 pub mod relaying;
 pub mod stopped;
 pub mod watching;
@@ -31,6 +32,8 @@ pub struct OperationsWorld {
     pub operations: Arc<dyn Operations>,
     /// As people see it.
     pub book: Arc<dyn OperationsBook>,
+    /// As whoever tells people sees it.
+    pub notices: Arc<dyn Notices>,
     dialect: Dialect,
 }
 
@@ -60,14 +63,14 @@ impl OperationsWorld {
     /// The world of a store, with these ports of the same store.
     pub fn new(
         world: World,
-        operations: Arc<dyn Operations>,
-        book: Arc<dyn OperationsBook>,
+        store: Arc<impl Operations + OperationsBook + Notices + 'static>,
         dialect: Dialect,
     ) -> Self {
         Self {
             world,
-            operations,
-            book,
+            operations: Arc::clone(&store) as _,
+            book: Arc::clone(&store) as _,
+            notices: store,
             dialect,
         }
     }
@@ -143,6 +146,16 @@ macro_rules! operations_contract {
             registrations_are_the_tenants
             a_tenant_has_so_many_and_a_deleted_one_makes_room
             alerts_are_set_by_name
+        );
+        $crate::operations_contract!(@module $world, notices:
+            the_first_comes_at_once_and_the_rest_in_one
+            a_digest_is_one_senders_until_its_lease_ends
+            what_could_not_be_told_is_tried_again_later
+            what_is_too_old_is_dropped
+            an_address_is_told_what_it_is_registered_for
+            a_flood_is_cut_and_the_rest_waits
+            addresses_are_the_tenants
+            a_webhook_is_sealed_anew
         );
     };
     (@module $world:path, $module:ident: $($test:ident)+) => {

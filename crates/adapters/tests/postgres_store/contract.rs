@@ -132,7 +132,7 @@ async fn operations_world() -> FreshOperations {
     let database = Database::create().await;
     let store = Arc::new(database.store.clone());
     FreshOperations {
-        world: OperationsWorld::new(world_of(&database), store.clone(), store, Dialect::Postgres),
+        world: OperationsWorld::new(world_of(&database), store, Dialect::Postgres),
         _database: database,
     }
 }

@@ -106,7 +106,7 @@ pub enum LoopKind {
 
 impl LoopKind {
     /// All of them.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Ingest,
         Self::Backpressure,
         Self::Resealing,

@@ -15,6 +15,7 @@
 mod backpressure;
 mod handshake;
 mod ingest;
+mod notices;
 mod notifier;
 mod reaper;
 mod relay;

@@ -4,7 +4,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use domain::external_id::ExternalId;
-use domain::ids::{DestinationId, EventId, ReplayId, TenantId};
+use domain::ids::{DestinationId, EventId, NoticeAddressId, ReplayId, TenantId};
 use http::request::Parts;
 use utoipa::openapi::path::Parameter;
 use utoipa::openapi::schema::SchemaType;
@@ -31,6 +31,7 @@ pub trait Named: FromStr<Err: ToString> + Send + Sized {
 /// An attempt's.
 impl Named for i64 {}
 impl Named for EventId {}
+impl Named for NoticeAddressId {}
 impl Named for ReplayId {}
 /// A limit request's.
 impl Named for Uuid {}

@@ -174,7 +174,7 @@ pub struct ChangeAlerts {
     pub failing_percent: Option<Option<u32>>,
 }
 
-fn scope() -> Object {
+pub(super) fn scope() -> Object {
     text::words([OperationalScope::Tenant, OperationalScope::Installation].map(|one| one.as_str()))
 }
 
@@ -182,7 +182,7 @@ fn event_type() -> Object {
     text::words(OperationalType::ALL.map(OperationalType::as_str))
 }
 
-fn types() -> utoipa::openapi::schema::Array {
+pub(super) fn types() -> utoipa::openapi::schema::Array {
     ArrayBuilder::new().items(event_type()).build()
 }
 
@@ -234,7 +234,7 @@ impl From<ports::AlertsView> for Alerts {
 }
 
 /// What concerns all tenants is the administrator's.
-fn may_ask_for(caller: &Caller, scope: OperationalScope) -> Result<(), Problem> {
+pub(super) fn may_ask_for(caller: &Caller, scope: OperationalScope) -> Result<(), Problem> {
     match scope {
         OperationalScope::Installation => caller.needs(Scope::Admin),
         OperationalScope::Tenant => Ok(()),

@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use engine::roles::Role;
 
 use crate::config::{
-    ApiConfig, IngestConfig, ListenConfig, RequestConfig, ScheduleConfig, SecretKeysConfig,
-    ShutdownConfig, StoreConfig, TargetConfig, TlsConfig, TracesConfig,
+    ApiConfig, IngestConfig, LinksConfig, ListenConfig, RequestConfig, ScheduleConfig,
+    SecretKeysConfig, ShutdownConfig, StoreConfig, TargetConfig, TlsConfig, TracesConfig,
 };
 use crate::role::{self, RoleConfig};
 
@@ -27,6 +27,8 @@ pub struct Args {
     #[command(flatten)]
     pub secret_keys: SecretKeysConfig,
     #[command(flatten)]
+    pub links: LinksConfig,
+    #[command(flatten)]
     pub target: TargetConfig,
     #[command(flatten)]
     pub traces: TracesConfig,
@@ -44,6 +46,8 @@ impl From<Args> for RoleConfig {
             api: Some(args.api),
             tls: Some(args.tls),
             ingest: Some(args.ingest),
+            links: args.links,
+            mail: None,
             secret_keys: Some(args.secret_keys),
             target: args.target,
             worker: None,

@@ -38,6 +38,8 @@ impl From<Args> for RoleConfig {
             api: None,
             tls: None,
             ingest: None,
+            links: crate::config::LinksConfig::default(),
+            mail: None,
             secret_keys: Some(args.secret_keys),
             target: args.target,
             worker: None,

@@ -42,6 +42,8 @@ impl From<Args> for RoleConfig {
             api: None,
             tls: None,
             ingest: None,
+            links: crate::config::LinksConfig::default(),
+            mail: None,
             secret_keys: None,
             target: TargetConfig::default(),
             worker: None,

@@ -6,9 +6,9 @@ use clap::{Args as _, FromArgMatches as _};
 use engine::roles::Role;
 
 use crate::config::{
-    ApiConfig, IngestConfig, KeepConfig, ListenConfig, QueueConfig, RequestConfig, ScheduleConfig,
-    SecretKeysConfig, ShownConfig, ShutdownConfig, StoreConfig, TargetConfig, TlsConfig,
-    TracesConfig, WorkerConfig,
+    ApiConfig, IngestConfig, KeepConfig, LinksConfig, ListenConfig, MailConfig, QueueConfig,
+    RequestConfig, ScheduleConfig, SecretKeysConfig, ShownConfig, ShutdownConfig, StoreConfig,
+    TargetConfig, TlsConfig, TracesConfig, WorkerConfig,
 };
 use crate::role::{self, RoleConfig};
 
@@ -30,6 +30,10 @@ pub struct Args {
     pub ingest: IngestConfig,
     #[command(flatten)]
     pub secret_keys: SecretKeysConfig,
+    #[command(flatten)]
+    pub links: LinksConfig,
+    #[command(flatten)]
+    pub mail: MailConfig,
     #[command(flatten)]
     pub target: TargetConfig,
     #[command(flatten)]
@@ -67,6 +71,8 @@ impl From<Args> for RoleConfig {
             api: Some(args.api),
             tls: Some(args.tls),
             ingest: Some(args.ingest),
+            links: args.links,
+            mail: Some(args.mail),
             secret_keys: Some(args.secret_keys),
             worker: Some(args.worker),
             request: args.request,

@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use engine::roles::Role;
 
 use crate::config::{
-    ListenConfig, QueueConfig, RequestConfig, ScheduleConfig, SecretKeysConfig, ShutdownConfig,
-    StoreConfig, TargetConfig, TracesConfig, WorkerConfig,
+    LinksConfig, ListenConfig, MailConfig, QueueConfig, RequestConfig, ScheduleConfig,
+    SecretKeysConfig, ShutdownConfig, StoreConfig, TargetConfig, TracesConfig, WorkerConfig,
 };
 use crate::role::{self, RoleConfig};
 
@@ -22,6 +22,10 @@ pub struct Args {
     pub listen: ListenConfig,
     #[command(flatten)]
     pub secret_keys: SecretKeysConfig,
+    #[command(flatten)]
+    pub links: LinksConfig,
+    #[command(flatten)]
+    pub mail: MailConfig,
     #[command(flatten)]
     pub target: TargetConfig,
     #[command(flatten)]
@@ -44,6 +48,8 @@ impl From<Args> for RoleConfig {
             api: None,
             tls: None,
             ingest: None,
+            links: args.links,
+            mail: Some(args.mail),
             secret_keys: Some(args.secret_keys),
             target: args.target,
             worker: Some(args.worker),

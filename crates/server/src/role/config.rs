@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use engine::notices::NoticesOptions;
 use engine::ports::RetainRules;
 use engine::retention::RetentionOptions;
 use engine::roles::{Role, Settings};
@@ -11,9 +12,9 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 
 use crate::config::{
-    ApiConfig, IngestConfig, KeepConfig, ListenConfig, OperatorConfig, QueueConfig, RequestConfig,
-    ScheduleConfig, SecretKeysConfig, ShownConfig, ShutdownConfig, StoreConfig, TargetConfig,
-    TlsConfig, TracesConfig, WorkerConfig,
+    ApiConfig, IngestConfig, KeepConfig, LinksConfig, ListenConfig, MailConfig, OperatorConfig,
+    QueueConfig, RequestConfig, ScheduleConfig, SecretKeysConfig, ShownConfig, ShutdownConfig,
+    StoreConfig, TargetConfig, TlsConfig, TracesConfig, WorkerConfig,
 };
 use crate::edge::{self, Mint};
 
@@ -36,6 +37,10 @@ pub struct RoleConfig {
     pub ingest: Option<IngestConfig>,
     /// `None` for a role that neither makes secrets nor signs.
     pub secret_keys: Option<SecretKeysConfig>,
+    /// What links to the pages begin with.
+    pub links: LinksConfig,
+    /// `None` for a role that tells nobody.
+    pub mail: Option<MailConfig>,
     pub target: TargetConfig,
     /// `None` for a role without a worker.
     pub worker: Option<WorkerConfig>,
@@ -75,6 +80,10 @@ impl RoleConfig {
                 request_timeout: self.request.request_timeout,
                 grace: self.shutdown.shutdown_grace.saturating_sub(RECORDING),
                 seed: u64::from_le_bytes(mint.bytes()),
+            },
+            notices: NoticesOptions {
+                pages: (self.links.public_url.as_ref()).map(ToString::to_string),
+                ..NoticesOptions::default()
             },
             sealing: StdRng::from_seed(mint.bytes()),
             suspended: edge::suspended,

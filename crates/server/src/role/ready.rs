@@ -73,13 +73,17 @@ impl Ready {
             )?),
             None => None,
         };
+        let mail = match &config.mail {
+            Some(mail) => mail.mail()?,
+            None => None,
+        };
         let cluster = match &config.operator {
             Some(_) => Some(managed::connect().await?),
             None => None,
         };
         let metrics = health::install_metrics()?;
         exported::describe(role);
-        let mut parts = wrap(connect(&config).await?);
+        let mut parts = wrap(connect(&config).await?.with_mail(mail));
         let tracing = Tracing::wrap(config.traces.as_ref(), role.as_str(), &mut parts)?;
         if let Err(error) = parts.stored.ready().await {
             // Not fatal: it may be migrated, or come back, while we are not ready.

@@ -264,7 +264,7 @@ impl Starting<'_> {
         let options = FrontOptions {
             key: &api.key,
             manage_per_second: manage.map_or(MANAGE_PER_SECOND, |api| api.manage_per_second),
-            public_url: manage.and_then(|api| api.public_url.clone()),
+            public_url: self.config.links.public_url.clone(),
             vault: self.vault(),
             intake: front::intake(self.parts, self.config.ingest, entrance),
             target: &self.config.target,

@@ -91,11 +91,7 @@ impl Service {
         id: DestinationId,
         registration: Registration,
     ) -> Result<OperationalDestination, ServiceError> {
-        self.may_ask_for(registration.scope)?;
-        if registration.event_types.len() > OperationalType::ALL.len() {
-            let problem = "must name each type once";
-            return Err(ServiceError::invalid("event_types", problem));
-        }
+        self.may_register(registration.scope, &registration.event_types)?;
         let book = &self.operations;
         Ok(book
             .register_operational(self.tenant, id, &registration)
@@ -184,6 +180,19 @@ impl Service {
         let book = &self.operations;
         book.change_alerts(self.tenant, id, &change).await?;
         self.alerts(id).await
+    }
+
+    /// Whether somebody may be told of this scope and these types.
+    pub(super) fn may_register(
+        &self,
+        scope: OperationalScope,
+        event_types: &[OperationalType],
+    ) -> Result<(), ServiceError> {
+        if event_types.len() > OperationalType::ALL.len() {
+            let problem = "must name each type once";
+            return Err(ServiceError::invalid("event_types", problem));
+        }
+        self.may_ask_for(scope)
     }
 
     /// The default tenant is the installation's own; nobody else is told of

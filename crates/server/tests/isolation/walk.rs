@@ -140,6 +140,12 @@ pub(crate) const ROWS: &[Row] = &[
         Some("{}"),
         Reach::Named,
     ),
+    row("GET /v1/notice-addresses", None, Reach::Own),
+    row(
+        "POST /v1/notice-addresses",
+        Some(r#"{"form": "email", "address": "walk@example.com"}"#),
+        Reach::Own,
+    ),
     row("GET /v1/destinations/{id}/secrets", None, Reach::Named),
     row(
         "POST /v1/destinations/{id}/secrets",
@@ -224,6 +230,7 @@ pub(crate) const ROWS: &[Row] = &[
         None,
         Reach::Named,
     ),
+    row("DELETE /v1/notice-addresses/{id}", None, Reach::Named),
     row(
         "DELETE /v1/destinations/{id}/secrets/{secret}",
         None,
@@ -267,6 +274,7 @@ impl Row {
             "replays" => &tenant.replay,
             "limit-requests" if self.route.ends_with("decline") => &tenant.other_limit_request,
             "limit-requests" => &tenant.limit_request,
+            "notice-addresses" => &tenant.notice_address,
             _ => &tenant.destination,
         };
         self.filled(id, tenant.things())
@@ -357,7 +365,7 @@ pub(crate) fn every_described_route_is_walked() {
 }
 
 /// All that another tenant could tell its things by.
-fn traces(tenant: &Tenant) -> [&str; 9] {
+fn traces(tenant: &Tenant) -> [&str; 10] {
     [
         &tenant.id,
         &tenant.destination,
@@ -368,6 +376,7 @@ fn traces(tenant: &Tenant) -> [&str; 9] {
         &tenant.dying,
         &tenant.replay,
         &tenant.limit_request,
+        &tenant.notice_address,
     ]
 }
 
@@ -591,7 +600,8 @@ pub(crate) async fn an_operator_reaches_what_a_path_names(world: &World) {
     let by_id = |row: &Row| row.template().contains("{id}") || row.kind() == "replays";
     let named = |row: &&Row| row.reach == Reach::Named && by_id(row);
     // Of the operator's own tenant's register, whoever asks.
-    let named = |row: &&Row| named(row) && row.kind() != "operational-destinations";
+    let registers = ["operational-destinations", "notice-addresses"];
+    let named = |row: &&Row| named(row) && !registers.contains(&row.kind());
     for row in ROWS.iter().filter(named) {
         let mut by_owner = None;
         if row.method() == Method::GET {

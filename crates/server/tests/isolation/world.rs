@@ -96,6 +96,7 @@ pub(crate) struct Tenant {
     pub(crate) replay: String,
     pub(crate) limit_request: String,
     pub(crate) other_limit_request: String,
+    pub(crate) notice_address: String,
 }
 
 /// What a route may name beside the thing that it is about.
@@ -350,9 +351,12 @@ impl Tenant {
         };
         let limit_request = asked(&destination).await;
         let other_limit_request = asked(&dying).await;
+        let told = json!({"form": "email", "address": format!("{destination}@example.com")});
+        let notice_address = text(&own("/v1/notice-addresses", told).await["id"]);
         Self {
             limit_request,
             other_limit_request,
+            notice_address,
             id,
             key,
             destination,

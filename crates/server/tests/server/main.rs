@@ -18,6 +18,7 @@ mod listeners;
 mod listens;
 mod managed;
 mod monitoring;
+mod noticed;
 mod notified;
 mod openapi;
 mod operations;

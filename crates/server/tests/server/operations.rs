@@ -92,6 +92,81 @@ async fn nonsense_is_refused_by_its_name() {
     }
 }
 
+const ADDRESSES: &str = "/v1/notice-addresses";
+
+#[tokio::test]
+async fn addresses_are_added_listed_and_removed_and_a_webhook_is_never_shown() {
+    let (world, _, _) = world().await;
+    let mail = json!({"form": "email", "address": "ops@example.com", "scope": "installation"});
+    let mail = world.send(Method::POST, ADDRESSES, mail.to_string()).await;
+    assert_eq!(mail.status, 201, "{}", mail.json);
+    let expected = json!({
+        "id": mail.json["id"],
+        "form": "email",
+        "address": "ops@example.com",
+        "scope": "installation",
+        "event_types": [],
+        "every_seconds": 600,
+    });
+    assert_eq!(mail.json, expected);
+    let chat = json!({
+        "form": "slack",
+        "address": "https://hooks.example.com/services/T0/hunter2",
+        "event_types": ["dead_letters"],
+        "every_seconds": 60,
+    });
+    let chat = world.send(Method::POST, ADDRESSES, chat.to_string()).await;
+    assert_eq!(chat.status, 201, "{}", chat.json);
+    assert_eq!(chat.json["address"], "https://hooks.example.com/…");
+    let list = world.get(ADDRESSES).await.json;
+    assert_eq!(list, json!({"notice_addresses": [mail.json, chat.json]}));
+
+    let path = format!("{ADDRESSES}/{}", mail.json["id"].as_str().unwrap());
+    assert_eq!(world.send(Method::DELETE, &path, "").await.status, 204);
+    assert_eq!(world.send(Method::DELETE, &path, "").await.status, 404);
+    let list = world.get(ADDRESSES).await.json;
+    assert_eq!(list, json!({"notice_addresses": [chat.json]}));
+}
+
+#[tokio::test]
+async fn an_address_that_cannot_be_told_is_refused_by_its_field() {
+    let (world, _, _) = world().await;
+    let wrong = |form: &str, address: &str| json!({"form": form, "address": address});
+    for (body, field) in [
+        (wrong("email", "ops"), "address"),
+        (wrong("email", "ops@example.com\r\nBcc: x@y.z"), "address"),
+        (wrong("email", "a@b.com,c@d.com"), "address"),
+        (wrong("slack", "ops@example.com"), "address"),
+        (wrong("slack", "http://10.0.0.1/hunter2"), "address"),
+        (wrong("slack", "https://10.0.0.1/hunter2"), "address"),
+        (wrong("pigeon", "ops@example.com"), "form"),
+        (
+            json!({"form": "email", "address": "a@b.c", "every_seconds": 59}),
+            "every_seconds",
+        ),
+        (
+            json!({"form": "email", "address": "a@b.c", "every_seconds": 43_201}),
+            "every_seconds",
+        ),
+        (
+            json!({"form": "email", "address": "a@b.c", "scope": "all"}),
+            "scope",
+        ),
+        (
+            json!({"form": "email", "address": "a@b.c", "event_types": ["x"]}),
+            "event_types[0]",
+        ),
+    ] {
+        let answer = world.send(Method::POST, ADDRESSES, body.to_string()).await;
+        answer.refuses(422, field);
+        assert!(
+            !answer.json.to_string().contains("hunter2"),
+            "{}",
+            answer.json
+        );
+    }
+}
+
 #[tokio::test]
 async fn what_the_watch_has_found_is_shown() {
     let (world, store, id) = world().await;

@@ -74,7 +74,8 @@ impl Server {
         Self(command.spawn().unwrap())
     }
 
-    fn spawn(port: u16, command: &mut Command) -> Self {
+    /// `serve` with what the command says already, once it is ready.
+    pub(crate) fn spawn(port: u16, command: &mut Command) -> Self {
         let child = command
             .args(["serve", "--allow-http", "--allow-networks", "localhost:*"])
             .args(["--listen", &format!("127.0.0.1:{port}")])

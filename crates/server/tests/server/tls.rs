@@ -17,7 +17,7 @@ use crate::process::{Server, free_port, paceline, poll};
 
 /// A certificate for `localhost`, valid until 2120, and its key: worth nothing
 /// to anybody, no host trusts it.
-const ONE: [&str; 2] = [
+pub(crate) const ONE: [&str; 2] = [
     "-----BEGIN CERTIFICATE-----
 MIIBeDCCAR+gAwIBAgIUAoOkbJl9e99/oy8gjar/6hR2Fe4wCgYIKoZIzj0EAwIw
 GDEWMBQGA1UEAwwNcGFjZWxpbmUgdGVzdDAgFw0yMDAxMDEwMDAwMDBaGA8yMTIw
@@ -54,7 +54,7 @@ Ma/Y4IHclklKjubS55I9TDnnPSDpGV0K/J+q0FfmbmxrPeoHRaQu0T8T
 -----END PRIVATE KEY-----",
 ];
 
-fn write(folder: &Path, [certificate, key]: [&str; 2]) {
+pub(crate) fn write(folder: &Path, [certificate, key]: [&str; 2]) {
     fs::write(folder.join("tls.crt"), certificate).unwrap();
     fs::write(folder.join("tls.key"), key).unwrap();
 }
