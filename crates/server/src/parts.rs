@@ -132,7 +132,7 @@ impl Parts {
             schedule: connect_schedule(schedule).await?,
             queue,
             asker: Arc::clone(&sender) as _,
-            post: post(None, &sender),
+            post: post(None, Arc::clone(&sender) as _),
             sender,
         })
     }
@@ -141,7 +141,7 @@ impl Parts {
     #[must_use]
     pub fn with_mail(self, mail: Option<Mail>) -> Self {
         Self {
-            post: post(mail, &self.sender),
+            post: post(mail, Arc::clone(&self.sender)),
             ..self
         }
     }
@@ -301,8 +301,8 @@ async fn connect_queue(config: &QueueConfig) -> anyhow::Result<Arc<dyn DeliveryQ
     }
 }
 
-fn post(mail: Option<Mail>, sender: &Arc<HttpSender>) -> Arc<dyn Post> {
-    Arc::new(PostOffice::new(mail, Arc::clone(sender) as _, edge::now))
+fn post(mail: Option<Mail>, sender: Arc<dyn Sender>) -> Arc<dyn Post> {
+    Arc::new(PostOffice::new(mail, sender, edge::now))
 }
 
 fn sender(config: &TargetConfig) -> Result<Arc<HttpSender>, ConfigError> {

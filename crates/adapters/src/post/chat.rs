@@ -31,6 +31,7 @@ pub(super) async fn send(
         timeout: TIMEOUT,
         batches: false,
         pass_traceparent: false,
+        names_origin: false,
         secrets: Vec::new(),
     };
     let prepared = sender.prepare(&target).await.map_err(|e| unsent(&e))?;

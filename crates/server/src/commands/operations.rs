@@ -1,19 +1,17 @@
 //! `paceline operations …`: what operators must know, over the API.
 
+mod addresses;
+
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use domain::notices::NoticeForm;
 use domain::operations::{OperationalScope, OperationalType};
 use http::Method;
-use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Map, Value, json};
-use uuid::Uuid;
 
 use super::destination::Connection;
 use super::named::Named;
-use crate::api::notices::{NoticeAddress, NoticeAddresses};
 use crate::api::operations::{
     Alerts, OperationalDestination, OperationalDestinations, OperationalEvents,
 };
@@ -64,35 +62,8 @@ pub enum Command {
         #[command(flatten)]
         connection: Connection,
     },
-    /// Tell somebody by mail or in a chat.
-    AddAddress {
-        /// A mail address, or the URL of an incoming webhook as Slack has them.
-        address: SecretString,
-        /// Of all tenants' destinations; for the scope `admin`.
-        #[arg(long)]
-        installation: bool,
-        /// Of this type only; may be repeated.
-        #[arg(long = "type", value_name = "TYPE")]
-        types: Vec<OperationalType>,
-        /// Between two messages, such as `10m`: what happens meanwhile comes as one.
-        #[arg(long, value_name = "DURATION", default_value = "10m")]
-        #[arg(value_parser = crate::config::duration)]
-        every: Duration,
-        #[command(flatten)]
-        connection: Connection,
-    },
-    /// List who is told by mail or in a chat.
-    Addresses {
-        #[command(flatten)]
-        connection: Connection,
-    },
-    /// Tell an address nothing more.
-    RemoveAddress {
-        /// Its id, as `addresses` shows it.
-        id: Uuid,
-        #[command(flatten)]
-        connection: Connection,
-    },
+    #[command(flatten)]
+    Addresses(addresses::Command),
     /// Show a destination's alerts, or set when operators are told of it.
     Alerts {
         /// Its id or its name.
@@ -136,8 +107,6 @@ impl AlertSettings {
 }
 
 const PATH: &str = "/v1/operational-destinations";
-
-const ADDRESSES: &str = "/v1/notice-addresses";
 
 /// Does it, and prints what it got.
 pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
@@ -187,39 +156,7 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
             client.delete(&format!("{PATH}/{id}")).await?;
             output::done(connection.output, "unregistered", id)?;
         }
-        Command::AddAddress {
-            address,
-            installation,
-            types,
-            every,
-            connection,
-        } => {
-            let body = json!({
-                "form": form_of(address.expose_secret()),
-                "address": address.expose_secret(),
-                "scope": scope(installation),
-                "event_types": types,
-                "every_seconds": whole_seconds(every),
-            });
-            let client = Client::new(&connection.client)?;
-            let added: NoticeAddress = client.send(Method::POST, ADDRESSES, &body).await?;
-            match connection.output {
-                Format::Json => output::json(&added)?,
-                Format::Table => output::line(&addresses(&[added]))?,
-            }
-        }
-        Command::Addresses { connection } => {
-            let list: NoticeAddresses = Client::new(&connection.client)?.get(ADDRESSES).await?;
-            match connection.output {
-                Format::Json => output::json(&list)?,
-                Format::Table => output::line(&addresses(&list.notice_addresses))?,
-            }
-        }
-        Command::RemoveAddress { id, connection } => {
-            let client = Client::new(&connection.client)?;
-            client.delete(&format!("{ADDRESSES}/{id}")).await?;
-            output::done(connection.output, "removed", id)?;
-        }
+        Command::Addresses(command) => return addresses::run(command).await,
         Command::Alerts {
             id,
             settings,
@@ -271,14 +208,6 @@ fn whole_seconds(after: Duration) -> u64 {
     after.as_secs() + u64::from(after.subsec_nanos() > 0)
 }
 
-/// What has a scheme is a webhook.
-fn form_of(address: &str) -> NoticeForm {
-    match address.contains("://") {
-        true => NoticeForm::Slack,
-        false => NoticeForm::Email,
-    }
-}
-
 const fn scope(installation: bool) -> &'static str {
     match installation {
         true => OperationalScope::Installation.as_str(),
@@ -313,21 +242,6 @@ fn told(all: &[OperationalDestination]) -> String {
         ]
     });
     output::table(&["DESTINATION", "SCOPE", "TYPES"], rows).to_string()
-}
-
-fn addresses(all: &[NoticeAddress]) -> String {
-    let rows = all.iter().map(|one| {
-        vec![
-            one.id.to_string(),
-            one.form.to_string(),
-            one.address.clone(),
-            one.scope.as_str().to_owned(),
-            types(&one.event_types),
-            format!("{}s", one.every_seconds),
-        ]
-    });
-    let header = ["ID", "FORM", "ADDRESS", "SCOPE", "TYPES", "EVERY"];
-    output::table(&header, rows).to_string()
 }
 
 fn types(all: &[String]) -> String {
