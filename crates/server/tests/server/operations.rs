@@ -65,7 +65,7 @@ async fn nonsense_is_refused_by_its_name() {
         (json!({"scope": "everything"}), "scope"),
         (json!({"event_types": ["anything"]}), "event_types[0]"),
         (
-            json!({"event_types": vec!["dead_letters"; 14]}),
+            json!({"event_types": vec!["dead_letters"; 16]}),
             "event_types",
         ),
     ] {
