@@ -59,7 +59,7 @@ pub(crate) const ROWS: &[Row] = &[
     row("GET /v1/destinations/{id}/attempts", None, Reach::Named),
     row(
         "PATCH /v1/destinations/{id}",
-        Some(r#"{"state": "paused", "limits": {"per_second": 0}}"#),
+        Some(r#"{"state": "paused", "limits": {"per_second": 0}, "handshake": "cloud_events"}"#),
         Reach::Named,
     ),
     row("GET /v1/destinations/{id}/health", None, Reach::Named),
