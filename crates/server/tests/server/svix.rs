@@ -383,6 +383,20 @@ async fn a_second_run_brings_up_to_date_and_keeps_what_was_set_here() {
     let broken = "/api/v1/app/app_2shop/endpoint/ep_broken/secret/";
     scene.account.set(broken, json!({"key": secret("ep_off")}));
 
+    let wrong = [
+        "import",
+        "svix",
+        "--svix-url",
+        &scene.svix,
+        "--svix-token",
+        "wrong",
+    ];
+    let wrong = String::from_utf8(scene.paceline(&wrong).stderr).unwrap();
+    assert!(
+        wrong.contains("Svix refused the token: set SVIX_AUTH_TOKEN"),
+        "{wrong}"
+    );
+
     let before = scene.there();
     let (code, said) = scene.import(&["--dry-run"]);
     assert_eq!(code, Some(0), "{said}");

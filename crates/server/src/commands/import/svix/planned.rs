@@ -1,7 +1,7 @@
 //! What an application and an endpoint become, and what of them does not go along. Decides,
 //! and asks nobody.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::Context;
 use domain::external_id::ExternalId;
@@ -60,6 +60,7 @@ pub(super) struct Destination {
     pub(super) external_id: ExternalId,
     pub(super) url: String,
     pub(super) name: String,
+    /// In their order, each once.
     pub(super) event_types: Vec<String>,
     pub(super) per_second: Option<u32>,
     /// It is at Svix.
@@ -88,14 +89,15 @@ impl Destination {
             left.push("its transformation: payloads go out as they came in".to_owned());
         }
         left.extend(metadata(endpoint.metadata.keys()));
-        let types = endpoint.filter_types.clone().unwrap_or_default();
+        // Svix lists them in whatever order.
+        let types: BTreeSet<String> = endpoint.filter_types.iter().flatten().cloned().collect();
         Ok(Self {
             external_id,
             url: endpoint.url.clone(),
             name: for_people(&endpoint.description),
             event_types: match types.is_empty() {
                 true => vec![ALL_TYPES.to_owned()],
-                false => types,
+                false => types.into_iter().collect(),
             },
             // A limit of nothing is none there, and a pause here.
             per_second: (endpoint.throttle_rate.or(endpoint.rate_limit)).filter(|rate| *rate > 0),
@@ -239,12 +241,12 @@ mod tests {
             let endpoint = Endpoint {
                 throttle_rate,
                 rate_limit,
-                filter_types: Some(vec!["a.b".to_owned()]),
+                filter_types: Some(["b", "a.b", "b"].map(str::to_owned).into()),
                 ..endpoint()
             };
             let planned = planned(&endpoint);
             assert_eq!(planned.per_second, per_second);
-            assert_eq!(planned.event_types, ["a.b"]);
+            assert_eq!(planned.event_types, ["a.b", "b"]);
         }
     }
 

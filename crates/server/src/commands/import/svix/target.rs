@@ -153,10 +153,12 @@ fn settings(planned: &planned::Destination) -> Map<String, Value> {
 /// What is otherwise there.
 fn changes(there: &Destination, planned: &mut planned::Destination) -> Map<String, Value> {
     let mut changes = settings(planned);
+    let mut types = there.event_types.clone();
+    types.sort();
     changes.retain(|field, wanted| match field.as_str() {
         "url" => *wanted != there.url,
         "name" => *wanted != there.name,
-        "event_types" => *wanted != Value::from(there.event_types.clone()),
+        "event_types" => planned.event_types != types,
         _ => planned.per_second != there.limits.per_second,
     });
     let is_disabled = there.state == DestinationState::Disabled;
