@@ -593,7 +593,7 @@ impl SecretStore for FakeStore {
 fn shown(new: &NewSecret) -> (NewSecret, Secret) {
     let kind = match new.place.kind {
         SealedKind::Signs(kind) => kind,
-        SealedKind::Headers => domain::signature::SecretKind::Hmac,
+        SealedKind::Headers | SealedKind::Notice => domain::signature::SecretKind::Hmac,
     };
     let secret = Secret {
         id: new.place.secret,
