@@ -63,7 +63,7 @@ impl From<Args> for RoleConfig {
     fn from(args: Args) -> Self {
         Self {
             // While the address is still there to look at.
-            target: args.target.asking_as(args.api.public_url.as_ref()),
+            target: args.target.asking_as(args.links.public_url.as_ref()),
             store: args.store,
             schedule: args.schedule,
             queue: Some(args.queue),

@@ -641,7 +641,7 @@ async fn a_destination_is_added_changed_and_deleted(world: &World) {
     let replaced = now().await;
     assert_eq!(
         (&replaced["headers"], &replaced["filter"]),
-        (&json!(["x-other"]), &Value::Null)
+        (&json!(["x-other"]), &serde_json::Value::Null)
     );
     other[0].1 = "no url";
     let page = world.post(&guest, &edit, &other).await;

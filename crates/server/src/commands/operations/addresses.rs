@@ -53,7 +53,7 @@ pub enum Command {
 const PATH: &str = "/v1/notice-addresses";
 
 /// Does it, and prints what it got.
-pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
+pub(super) async fn run(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::AddAddress {
             address,
