@@ -190,6 +190,17 @@ impl Scene {
         report
     }
 
+    /// Another description, another rate, one enabled, and one that has a secret now.
+    fn change_at_svix(&self) {
+        let mut shops = self.account.get(SHOPS);
+        shops["data"][0]["description"] = "Orders, all".into();
+        shops["data"][0]["throttleRate"] = 9.into();
+        shops["data"][1]["disabled"] = false.into();
+        self.account.set(SHOPS, shops);
+        let broken = "/api/v1/app/app_2shop/endpoint/ep_broken/secret/";
+        self.account.set(broken, json!({"key": secret("ep_off")}));
+    }
+
     /// The tenants but for our own, and their destinations, by external ids.
     fn there(&self) -> BTreeMap<String, BTreeMap<String, Value>> {
         let named = |list: &Value| -> Vec<(String, Value)> {
@@ -298,6 +309,19 @@ fn is_of_a_first_run(report: &Value) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_account_is_taken_over_once_however_often_it_is_imported() {
     let scene = Scene::set("2").await;
+    let wrong = [
+        "import",
+        "svix",
+        "--svix-url",
+        &scene.svix,
+        "--svix-token",
+        "wrong",
+    ];
+    let wrong = String::from_utf8(scene.paceline(&wrong).stderr).unwrap();
+    assert!(
+        wrong.contains("Svix refused the token: set SVIX_AUTH_TOKEN"),
+        "{wrong}"
+    );
     let empty = scene.there();
     assert!(empty.is_empty(), "{empty:?}");
     is_of_a_first_run(&scene.report(&["--dry-run"]));
@@ -374,29 +398,7 @@ async fn a_second_run_brings_up_to_date_and_keeps_what_was_set_here() {
     of_shop(&[&["update", "orders"], &headers[..]].concat());
     of_shop(&["resume", "ep_eu"]);
     scene.json(&["tenant", "create", "another", "--external-id", "another"]);
-    // There.
-    let mut shops = scene.account.get(SHOPS);
-    shops["data"][0]["description"] = "Orders, all".into();
-    shops["data"][0]["throttleRate"] = 9.into();
-    shops["data"][1]["disabled"] = false.into();
-    scene.account.set(SHOPS, shops);
-    let broken = "/api/v1/app/app_2shop/endpoint/ep_broken/secret/";
-    scene.account.set(broken, json!({"key": secret("ep_off")}));
-
-    let wrong = [
-        "import",
-        "svix",
-        "--svix-url",
-        &scene.svix,
-        "--svix-token",
-        "wrong",
-    ];
-    let wrong = String::from_utf8(scene.paceline(&wrong).stderr).unwrap();
-    assert!(
-        wrong.contains("Svix refused the token: set SVIX_AUTH_TOKEN"),
-        "{wrong}"
-    );
-
+    scene.change_at_svix();
     let before = scene.there();
     let (code, said) = scene.import(&["--dry-run"]);
     assert_eq!(code, Some(0), "{said}");
