@@ -197,13 +197,7 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
         } => delete(&id, sure, &connection).await?,
         Command::Secret(command) => return secret::run(command).await,
         Command::Pause { id, connection } => change(&id, state("paused"), &connection).await?,
-        Command::Resume { id, connection } => {
-            let client = Client::new(&connection.client)?;
-            let id = id.destination(&client).await?;
-            let path = format!("{PATH}/{id}/resume");
-            let resumed: Destination = client.send(Method::POST, &path, &json!({})).await?;
-            print(&[resumed], connection.output)?;
-        }
+        Command::Resume { id, connection } => resume(&id, &connection).await?,
         Command::Health { id, connection } => show_health(&id, &connection).await?,
         Command::Explain { id, connection } => explain::explain(&id, &connection).await?,
         Command::Standings { connection } => explain::list(&connection).await?,
@@ -234,6 +228,14 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Resend(args) => resend::destination(args).await?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+async fn resume(id: &Named, connection: &Connection) -> anyhow::Result<()> {
+    let client = Client::new(&connection.client)?;
+    let id = id.destination(&client).await?;
+    let path = format!("{PATH}/{id}/resume");
+    let resumed: Destination = client.send(Method::POST, &path, &json!({})).await?;
+    print(&[resumed], connection.output)
 }
 
 async fn show(id: &Named, connection: &Connection) -> anyhow::Result<()> {
