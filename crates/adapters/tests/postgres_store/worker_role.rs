@@ -8,11 +8,13 @@ use adapters::postgres::{PostgresOptions, PostgresStore};
 use contract::store::World;
 use domain::attempt::OutcomeKind;
 use domain::handshake::{Answer, Handshake};
-use domain::ids::WorkerId;
+use domain::ids::{NoticeAddressId, WorkerId};
+use domain::notices::NoticeForm;
+use domain::operations::OperationalScope;
 use domain::permit::Permit;
 use engine::ports::{
-    Catalog, ClaimAnswer, DEFAULT_TENANT, Deferral, Handshakes, Heartbeat, NextTry, Outcome,
-    Recorded, Store,
+    Catalog, ClaimAnswer, DEFAULT_TENANT, Deferral, Handshakes, Heartbeat, NewNoticeAddress,
+    NextTry, Notices, Operations, OperationsBook, Outcome, Recorded, Store,
 };
 
 use crate::contract::world_of;
@@ -116,6 +118,29 @@ async fn ask(world: &World, store: &PostgresStore) {
     }
 }
 
+/// People are told of what the outcomes came to.
+async fn tell(world: &World, owner: &PostgresStore, store: &PostgresStore) {
+    let address = NewNoticeAddress {
+        id: NoticeAddressId(world.id()),
+        scope: OperationalScope::Tenant,
+        form: NoticeForm::Email,
+        shown: "ops@example.com".to_owned(),
+        sealed: None,
+        event_types: Vec::new(),
+        every: Duration::from_secs(60),
+    };
+    let registered = owner.register_address(DEFAULT_TENANT, &address).await;
+    registered.unwrap();
+    owner.relay_operational_events(100).await.unwrap();
+    let lease = Duration::from_secs(60);
+    let claimed = store.claim_digest(lease).await.unwrap().unwrap();
+    assert!(claimed.digest.total() > 0);
+    let again_in = Duration::from_secs(1);
+    store.digest_untold(claimed.lease, again_in).await.unwrap();
+    store.digest_told(claimed.lease).await.unwrap();
+    assert_eq!(store.drop_notices(Duration::ZERO, 10).await.unwrap(), 0);
+}
+
 #[tokio::test]
 async fn a_worker_needs_no_more_than_its_grants() {
     let database = Database::create().await;
@@ -139,6 +164,7 @@ async fn a_worker_needs_no_more_than_its_grants() {
     record_all(&world, &store, worker).await;
     cut(&world, &store, worker).await;
     ask(&world, &store).await;
+    tell(&world, &database.store, &store).await;
     let retired = Heartbeat { worker, places: 0 };
     store.heartbeat(&retired).await.unwrap();
 }

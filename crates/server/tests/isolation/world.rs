@@ -285,6 +285,12 @@ impl World {
     }
 }
 
+const ADDRESSES: &str = "/v1/notice-addresses";
+
+fn mail_of(destination: &str) -> Value {
+    json!({"form": "email", "address": format!("{destination}@example.com")})
+}
+
 impl Tenant {
     pub(crate) fn things(&self) -> Things<'_> {
         Things {
@@ -351,12 +357,10 @@ impl Tenant {
         };
         let limit_request = asked(&destination).await;
         let other_limit_request = asked(&dying).await;
-        let told = json!({"form": "email", "address": format!("{destination}@example.com")});
-        let notice_address = text(&own("/v1/notice-addresses", told).await["id"]);
         Self {
+            notice_address: text(&own(ADDRESSES, mail_of(&destination)).await["id"]),
             limit_request,
             other_limit_request,
-            notice_address,
             id,
             key,
             destination,

@@ -6,7 +6,6 @@ use std::time::Duration;
 use domain::ids::{NoticeAddressId, SecretId, TenantId};
 use domain::notices::{NoticeAddress, NoticeForm};
 use domain::operations::{OperationalScope, OperationalType};
-use uuid::Uuid;
 
 use super::{OperationsWorld, book, raise, relay, stranger};
 use engine::ports::{
@@ -20,9 +19,9 @@ const LEASE: Duration = Duration::from_secs(60);
 /// Between two messages.
 const EVERY: Duration = Duration::from_secs(600);
 
-fn new() -> NewNoticeAddress {
+fn new(world: &OperationsWorld) -> NewNoticeAddress {
     NewNoticeAddress {
-        id: NoticeAddressId(Uuid::now_v7()),
+        id: NoticeAddressId(world.id()),
         scope: OperationalScope::Tenant,
         form: NoticeForm::Email,
         shown: "ops@example.com".to_owned(),
@@ -71,7 +70,7 @@ const DUE: (&str, &str) = ("notice_addresses", "not_before");
 /// The first at once; what follows together, after the time that the address
 /// asks for.
 pub async fn the_first_comes_at_once_and_the_rest_in_one(world: &OperationsWorld) {
-    let address = add(world, DEFAULT_TENANT, &new()).await;
+    let address = add(world, DEFAULT_TENANT, &new(world)).await;
     assert_eq!(claim(world).await, None, "there is nothing to tell");
     news(world, 1).await;
     let first = claim(world).await.unwrap();
@@ -98,7 +97,7 @@ pub async fn the_first_comes_at_once_and_the_rest_in_one(world: &OperationsWorld
 /// Who sent and died before it was noted leaves it to the next, with what came
 /// since; and what the dead one still says is not heard.
 pub async fn a_digest_is_one_senders_until_its_lease_ends(world: &OperationsWorld) {
-    add(world, DEFAULT_TENANT, &new()).await;
+    add(world, DEFAULT_TENANT, &new(world)).await;
     news(world, 1).await;
     let (one, other) = tokio::join!(claim(world), claim(world));
     let first = one.clone().or(other.clone()).unwrap();
@@ -126,7 +125,7 @@ pub async fn a_digest_is_one_senders_until_its_lease_ends(world: &OperationsWorl
 
 /// Nothing is over until it was told.
 pub async fn what_could_not_be_told_is_tried_again_later(world: &OperationsWorld) {
-    add(world, DEFAULT_TENANT, &new()).await;
+    add(world, DEFAULT_TENANT, &new(world)).await;
     news(world, 1).await;
     let pause = Duration::from_secs(30);
     for failures in 0..3 {
@@ -148,7 +147,7 @@ pub async fn what_could_not_be_told_is_tried_again_later(world: &OperationsWorld
 
 /// However many wait: in steps, and the young ones stay.
 pub async fn what_is_too_old_is_dropped(world: &OperationsWorld) {
-    add(world, DEFAULT_TENANT, &new()).await;
+    add(world, DEFAULT_TENANT, &new(world)).await;
     news(world, 5).await;
     let day = domain::notices::KEPT;
     pass(world, ("notices", "created_at"), day).await;
@@ -166,13 +165,13 @@ pub async fn an_address_is_told_what_it_is_registered_for(world: &OperationsWorl
     news(world, 1).await;
     let typed = NewNoticeAddress {
         event_types: vec![OperationalType::DeadLetters],
-        ..new()
+        ..new(world)
     };
     add(world, DEFAULT_TENANT, &typed).await;
-    let own = add(world, DEFAULT_TENANT, &new()).await;
+    let own = add(world, DEFAULT_TENANT, &new(world)).await;
     let all = NewNoticeAddress {
         scope: OperationalScope::Installation,
-        ..new()
+        ..new(world)
     };
     let all = add(world, DEFAULT_TENANT, &all).await;
     news(world, 1).await;
@@ -190,7 +189,7 @@ pub async fn an_address_is_told_what_it_is_registered_for(world: &OperationsWorl
 
 /// A digest is bounded, and says that more wait.
 pub async fn a_flood_is_cut_and_the_rest_waits(world: &OperationsWorld) {
-    let address = add(world, DEFAULT_TENANT, &new()).await;
+    let address = add(world, DEFAULT_TENANT, &new(world)).await;
     news(world, 1).await;
     let id = address.id;
     let more = i64::from(MAX_DIGEST);
@@ -226,17 +225,19 @@ pub async fn a_flood_is_cut_and_the_rest_waits(world: &OperationsWorld) {
 
 /// They are the tenant's, so many, and go with all that waits for them.
 pub async fn addresses_are_the_tenants(world: &OperationsWorld) {
-    let first = add(world, DEFAULT_TENANT, &new()).await;
+    let first = add(world, DEFAULT_TENANT, &new(world)).await;
     for _ in 1..MAX_NOTICE_ADDRESSES {
-        add(world, DEFAULT_TENANT, &new()).await;
+        add(world, DEFAULT_TENANT, &new(world)).await;
     }
-    let refused = book(world).register_address(DEFAULT_TENANT, &new()).await;
+    let refused = book(world)
+        .register_address(DEFAULT_TENANT, &new(world))
+        .await;
     assert!(
         matches!(&refused, Err(CatalogError::Invalid { field, .. }) if field == "address"),
         "{refused:?}"
     );
     let (_, other) = stranger(1);
-    let nobodys = book(world).register_address(other, &new()).await;
+    let nobodys = book(world).register_address(other, &new(world)).await;
     assert!(
         matches!(nobodys, Err(CatalogError::NotFound(_))),
         "{nobodys:?}"
@@ -275,7 +276,7 @@ pub async fn a_webhook_is_sealed_anew(world: &OperationsWorld) {
         form: NoticeForm::Slack,
         shown: "https://hooks.example.com/…".to_owned(),
         sealed: Some(sealed("old", b"first")),
-        ..new()
+        ..new(world)
     };
     let address = add(world, DEFAULT_TENANT, &chat).await;
     let secrets = world.secrets.as_ref();
