@@ -28,6 +28,7 @@ const ID: &str = "0192f3c4-0000-7000-8000-000000000001";
 fn shown(text: &str) -> Vec<Vec<String>> {
     let variables = [
         "ID",
+        "ADDRESS",
         "SECRET_ID",
         "EVENT",
         "REPLAY",
