@@ -91,8 +91,10 @@ impl NoticesLoop {
         if let Err(error) = self.forget().await {
             tracing::warn!(%error, "old notices not dropped, will try again");
         }
+        // Mostly nobody is due: one asks first.
+        let mut at_once = 1;
         for _ in 0..self.options.batches {
-            let batch = (0..self.options.at_once).map(|_| self.tell());
+            let batch = (0..at_once).map(|_| self.tell());
             let told = join_all(batch).await;
             if told.iter().any(|one| !matches!(one, Ok(true))) {
                 if let Some(Err(error)) = told.iter().find(|one| one.is_err()) {
@@ -100,6 +102,7 @@ impl NoticesLoop {
                 }
                 return;
             }
+            at_once = self.options.at_once;
         }
     }
 

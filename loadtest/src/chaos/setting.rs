@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use domain::access::{Scope, Scopes};
 use domain::batch::BatchSettings;
+use domain::handshake::Handshake;
 use domain::ids::TenantId;
 use domain::smart::SmartDelivery;
 use engine::ports::{DEFAULT_TENANT, NewDestination, NewKey, NewTenant, RetryRules};
@@ -109,6 +110,7 @@ impl Site<'_> {
             filter: None,
             limits: one.limits,
             pass_traceparent: false,
+            handshake: Handshake::None,
         };
         let secret = [self.secrets.first(number, (tenant, new.id))?];
         let creating = stored.create_destination_with(tenant, &new, &secret);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use domain::admission::{Backlog, Bucket, CoarseStarts, GRACE, SLACK, Usage, admit, lead};
-use domain::compliance::{Start, Verdict, judge, judge_sends};
+use domain::compliance::{Rule, Start, Verdict, judge, judge_sends};
 use domain::limit::{Count, Period, Shape};
 use domain::margin::{self, Margin, Spread};
 use domain::policy::{LimitSettings, Policy};
@@ -329,7 +329,10 @@ proptest! {
         let mut world = World::new(policy).fates(fates);
         play(&mut world, ops.collect());
         let verdict = anywhere_before_its_answer(&world, &parts);
-        prop_assert!(verdict.is_kept(), "{:?}", verdict.violations().next());
+        // Windows hold there. The spacing of a bucket is between sends: a network that
+        // holds one of them back brings it nearer to the next.
+        let broken = verdict.violations().find(|one| one.rule != Rule::Bucket);
+        prop_assert!(broken.is_none(), "{broken:?}");
         assert_sends_kept(&world);
     }
 }

@@ -5,7 +5,7 @@ use http::Method;
 use serde_json::json;
 
 use crate::place::Place;
-use crate::visit::{ADMIN, HOST, World};
+use crate::visit::{ADMIN, HOST, Visitor, World};
 
 macro_rules! on_both {
     ($($test:ident)+) => {
@@ -114,8 +114,12 @@ async fn another_tenants_session_reaches_nothing(world: &World) {
         let page = world.post(&our, &path, &fields).await;
         assert_eq!(page.status, 404, "{path}: {}", page.text);
     }
-    let still = format!("/v1/destinations/{theirs}");
-    let still = world.api(&key, Method::GET, &still, json!({})).await;
+    is_as_it_was(world, (&key, &theirs)).await;
+}
+
+async fn is_as_it_was(world: &World, (key, id): (&str, &str)) {
+    let still = format!("/v1/destinations/{id}");
+    let still = world.api(key, Method::GET, &still, json!({})).await;
     assert_eq!(
         (&still["state"], &still["limits"]["per_second"]),
         (&json!("active"), &json!(5))
@@ -532,6 +536,15 @@ fn form_of<'a>(page: &'a str, action: &str) -> Vec<(&'a str, &'a str)> {
     inputs.map(field).collect()
 }
 
+/// What a form says of a destination that can be added.
+const ENDPOINT: [(&str, &str); 5] = [
+    ("url", "https://example.com/a"),
+    ("name", "shop \"a\""),
+    ("event_types", "order.paid, customer.*"),
+    ("headers", "x-key: hush"),
+    ("filter", "{\"/total\": {\"gte\": 1}}"),
+];
+
 /// By who has only a link: he sees the secret of what he has added himself.
 async fn a_destination_is_added_changed_and_deleted(world: &World) {
     let (tenant, key, _) = world.tenant("ours", &["manage", "read"]).await;
@@ -540,132 +553,99 @@ async fn a_destination_is_added_changed_and_deleted(world: &World) {
     let link = world.api(ADMIN, Method::POST, &links, link).await;
     let path = link["url"].as_str().unwrap();
     let guest = world.visitor(&world.form(path, None, &[]).await).await;
+    wrong_forms_come_again(world, &guest).await;
 
-    // What was typed stands there again, but for what headers say.
-    let fields = [
-        ("url", "http://10.0.0.1/"),
-        ("name", "shop \"a\""),
-        ("event_types", "order.paid, customer.*"),
-        ("headers", "x-key: hush"),
-        ("filter", "{\"/total\": {\"gte\": 1}}"),
-    ];
-    let page = world.post(&guest, "/dashboard/destinations", &fields).await;
-    assert_eq!(page.status, 422, "{}", page.text);
-    let shown = page.text.contains("order.paid, customer.*") && page.text.contains("shop &#34;a");
-    assert!(
-        shown && page.text.contains("id=\"problem\">url: "),
-        "{}",
-        page.text
-    );
-    assert!(!page.text.contains("hush"), "{}", page.text);
-    let mut no_colon = fields;
-    no_colon[0].1 = "https://example.com/a";
-    no_colon[3].1 = "x-key: a\nhush";
     let page = world
-        .post(&guest, "/dashboard/destinations", &no_colon)
+        .post(&guest, "/dashboard/destinations", &ENDPOINT)
         .await;
-    assert!(
-        page.text.contains("headers: line 2 has no colon"),
-        "{}",
-        page.text
-    );
-    assert!(!page.text.contains("hush"), "{}", page.text);
-
-    let mut good = fields;
-    good[0].1 = "https://example.com/a";
-    let page = world.post(&guest, "/dashboard/destinations", &good).await;
     assert_eq!(page.status, 200, "{}", page.text);
-    assert!(
-        page.text.contains("<code id=\"secret\">whsec_"),
-        "{}",
-        page.text
-    );
+    let shows = |text: &str| page.text.contains(text);
+    assert!(shows("<code id=\"secret\">whsec_"), "{}", page.text);
     let (_, id) = page.text.split_once("<code id=\"id\">").unwrap();
-    let id = id.split('<').next().unwrap().to_owned();
+    let id = id.split('<').next().unwrap();
     let api = format!("/v1/destinations/{id}");
-    let now = async || world.api(&key, Method::GET, &api, json!({})).await;
-    let made = now().await;
-    assert_eq!(
-        made["event_types"],
-        json!(["order.paid", "customer.*"]),
-        "{made}"
-    );
-    assert_eq!(
-        (&made["name"], &made["headers"]),
-        (&json!("shop \"a\""), &json!(["x-key"]))
-    );
+    let made = world.api(&key, Method::GET, &api, json!({})).await;
+    let has = ["name", "event_types", "headers", "filter"].map(|field| made[field].clone());
+    let types = json!(["order.paid", "customer.*"]);
+    let filter = json!({"/total": {"gte": 1}});
+    let wanted = [json!("shop \"a\""), types, json!(["x-key"]), filter];
+    assert_eq!(has, wanted, "{made}");
+    all_of_it_is_changed(world, (&guest, &key), id).await;
+    it_is_disabled_and_deleted(world, (&guest, &key), id).await;
+}
 
-    assert_eq!(made["filter"], json!({"/total": {"gte": 1}}));
-    let mut wrong = good;
-    for (filter, says) in [
-        ("{", "filter: must be JSON"),
-        ("{\"a\": 1}", "filter[&#34;a&#34;]: "),
+/// What was typed stands there, but for what headers say.
+async fn wrong_forms_come_again(world: &World, guest: &Visitor) {
+    for (at, value, says) in [
+        (0, "http://10.0.0.1/", "url: "),
+        (3, "x-key: a\nhush", "headers: line 2 has no colon"),
+        (4, "{", "filter: must be JSON"),
+        (4, "{\"a\": 1}", "filter[&#34;a&#34;]: "),
     ] {
-        wrong[4].1 = filter;
-        let page = world.post(&guest, "/dashboard/destinations", &wrong).await;
-        assert!(page.text.contains(says), "{}", page.text);
+        let mut wrong = ENDPOINT;
+        wrong[at].1 = value;
+        let page = world.post(guest, "/dashboard/destinations", &wrong).await;
+        assert_eq!(page.status, 422, "{}", page.text);
+        let problem = format!("id=\"problem\">{says}");
+        for shown in [&problem, "order.paid, customer.*", "shop &#34;a"] {
+            assert!(page.text.contains(shown), "{shown}: {}", page.text);
+        }
+        assert!(!page.text.contains("hush"), "{}", page.text);
     }
+}
 
+async fn all_of_it_is_changed(world: &World, (guest, key): (&Visitor, &str), id: &str) {
+    let api = format!("/v1/destinations/{id}");
+    let now = async || {
+        let now = world.api(key, Method::GET, &api, json!({})).await;
+        ["url", "event_types", "headers", "filter"].map(|field| now[field].clone())
+    };
     let edit = format!("/dashboard/destinations/{id}/edit");
-    let page = world.get(&guest, &edit).await;
-    assert!(
-        page.text.contains("value=\"order.paid customer.*\""),
-        "{}",
-        page.text
-    );
-    assert!(page.text.contains("instead of x-key"), "{}", page.text);
+    let page = world.get(guest, &edit).await;
+    for shown in ["value=\"order.paid customer.*\"", "instead of x-key"] {
+        assert!(page.text.contains(shown), "{shown}: {}", page.text);
+    }
     let mut other = [
         ("url", "https://example.com/b"),
         ("event_types", "*"),
         ("headers", "x-other: 1"),
     ];
-    let page = world.post(&guest, &edit, &other).await;
+    let mut wanted = ["https://example.com/b", "", "", ""].map(|text| json!(text));
+    (wanted[1], wanted[2], wanted[3]) = (json!(["*"]), json!(["x-key"]), json!(null));
+    let page = world.post(guest, &edit, &other).await;
     assert_eq!(page.status, 303, "{}", page.text);
-    let changed = now().await;
-    let wanted = (
-        &json!("https://example.com/b"),
-        &json!(["*"]),
-        &json!(["x-key"]),
-    );
-    assert_eq!(
-        (
-            &changed["url"],
-            &changed["event_types"],
-            &changed["headers"]
-        ),
-        wanted
-    );
+    assert_eq!(now().await, wanted, "headers only if it is said");
     let replacing = [&other[..], &[("replace_headers", "yes")]].concat();
-    let page = world.post(&guest, &edit, &replacing).await;
+    let page = world.post(guest, &edit, &replacing).await;
     assert_eq!(page.status, 303, "{}", page.text);
-    let replaced = now().await;
-    assert_eq!(
-        (&replaced["headers"], &replaced["filter"]),
-        (&json!(["x-other"]), &serde_json::Value::Null)
-    );
+    wanted[2] = json!(["x-other"]);
+    assert_eq!(now().await, wanted);
     other[0].1 = "no url";
-    let page = world.post(&guest, &edit, &other).await;
+    let page = world.post(guest, &edit, &other).await;
     assert_eq!(page.status, 422, "{}", page.text);
     assert!(page.text.contains("value=\"no url\""), "{}", page.text);
+}
 
+async fn it_is_disabled_and_deleted(world: &World, (guest, key): (&Visitor, &str), id: &str) {
+    let api = format!("/v1/destinations/{id}");
+    let state = async || world.api(key, Method::GET, &api, json!({})).await["state"].clone();
+    let path = |what: &str| format!("/dashboard/destinations/{id}/{what}");
     let asked = async |path: &str, fields: &[(&str, &str)]| {
-        let page = world.post(&guest, path, fields).await;
+        let page = world.post(guest, path, fields).await;
         assert_eq!(page.status, 200, "{path}: {}", page.text);
         let sent = form_of(&page.text, path);
-        let done = world.form(path, Some(&guest), &sent).await;
+        let done = world.form(path, Some(guest), &sent).await;
         assert_eq!(done.status, 303, "{path}: {}", done.text);
     };
-    asked(&edit.replace("/edit", "/state"), &[("state", "disabled")]).await;
-    assert_eq!(now().await["state"], "disabled");
-    let trial = world
-        .post(&guest, &edit.replace("/edit", "/trial"), &[])
-        .await;
+    asked(&path("state"), &[("state", "disabled")]).await;
+    assert_eq!(state().await, "disabled");
+    let trial = world.post(guest, &path("trial"), &[]).await;
     assert_eq!(trial.status, 422, "{}", trial.text);
-    let state = edit.replace("/edit", "/state");
-    world.post(&guest, &state, &[("state", "active")]).await;
-    assert_eq!(now().await["state"], "active");
-    asked(&edit.replace("/edit", "/delete"), &[]).await;
-    assert_eq!(world.get(&guest, &edit).await.status, 404);
+    let active = [("state", "active")];
+    world.post(guest, &path("state"), &active).await;
+    assert_eq!(state().await, "active");
+    asked(&path("delete"), &[]).await;
+    assert_eq!(world.get(guest, &path("edit")).await.status, 404);
 }
 
 /// The page says what it will do; its form is the one that was sent, and does it.

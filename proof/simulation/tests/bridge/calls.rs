@@ -71,6 +71,10 @@ pub(crate) enum Drawn {
 
 /// A call as it is made.
 #[derive(Debug, Clone)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a test holds a few hundred of them"
+)]
 pub(crate) enum Call {
     Accept(Vec<NewEvent>),
     Admit(Vec<Run>, u32),
