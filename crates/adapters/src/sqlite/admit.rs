@@ -249,7 +249,9 @@ fn destination(row: &Row<'_>, now: Timestamp) -> Result<Destination, Fault> {
         per_second: row.get(27)?,
         max_in_flight: row.get(28)?,
     };
-    let configured = settings(row, 0)?.or_tier(&tier_settings(row, 11)?).policy();
+    let configured = settings(row, (0, 40))?
+        .or_tier(&tier_settings(row, 11)?)
+        .policy();
     let state: DestinationState = word(row, 19, ("destinations", "state"))?;
     let usage = Usage {
         meter: Meter {

@@ -221,7 +221,9 @@ fn limit(
             per_second: row.get(21)?,
             max_in_flight: row.get(22)?,
         };
-        let configured = settings(row, 0)?.or_tier(&tier_settings(row, 11)?).policy();
+        let configured = settings(row, (0, 24))?
+            .or_tier(&tier_settings(row, 11)?)
+            .policy();
         let limit = match state {
             DestinationState::Active => configured.slowed(smart).starts_per_second(),
             DestinationState::Paused | DestinationState::Disabled => Some(0.0),

@@ -323,7 +323,7 @@ pub(super) fn limits_within(
 
 fn entry(row: &Row<'_>) -> Result<LimitHistory, Fault> {
     Ok(LimitHistory {
-        effective: settings(row, 0)?,
+        effective: settings(row, (0, 14))?,
         in_force_from: time(row, 11)?,
         state: word(row, 12, ("limit_history", "state"))?,
     })
@@ -353,7 +353,7 @@ fn event_types(types: &[String]) -> Result<String, Fault> {
 }
 
 fn destination(row: &Row<'_>) -> Result<Destination, Fault> {
-    let limits: LimitSettings = settings(row, 0)?;
+    let limits: LimitSettings = settings(row, (0, 38))?;
     let id: DestinationId = word(row, 19, ("destinations", "id"))?;
     let types: String = row.get(23)?;
     let event_types = serde_json::from_str(&types).map_err(|error| StoreError::Corrupt {

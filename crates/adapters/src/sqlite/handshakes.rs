@@ -109,7 +109,7 @@ impl Handshakes for SqliteStore {
 
 fn take(tx: &Transaction<'_>, now: Timestamp, limit: u32) -> Result<Vec<Question>, Fault> {
     let due = all(tx, DUE, (now.as_micros(), limit), |row| {
-        let configured = settings(row, 0)?.or_tier(&tier_settings(row, 11)?);
+        let configured = settings(row, (0, 22))?.or_tier(&tier_settings(row, 11)?);
         let question = Question {
             destination: word(row, 19, ("destinations", "id"))?,
             url: row.get(20)?,

@@ -335,7 +335,9 @@ fn policy(
     destination: DestinationId,
 ) -> Result<Option<(Policy, Option<i64>)>, Fault> {
     first(tx, POLICY, [destination.to_string()], |row| {
-        let mut policy = settings(row, 0)?.or_tier(&tier_settings(row, 11)?).policy();
+        let mut policy = settings(row, (0, 21))?
+            .or_tier(&tier_settings(row, 11)?)
+            .policy();
         let state: DestinationState = word(row, 19, ("destinations", "state"))?;
         if state != DestinationState::Active {
             policy.rate = Rate::Paused;

@@ -53,15 +53,18 @@ pub(super) fn maybe_time(row: &Row<'_>, index: usize) -> Result<Option<Timestamp
 }
 
 /// The eleven columns of [`LimitSettings`] that people set, in the order of the schema, the
-/// first of them at `first`; and what the receiver allows, by its name.
-pub(super) fn settings(row: &Row<'_>, first: usize) -> Result<LimitSettings, Fault> {
+/// first of them at `first`; and what the receiver allows, at `allowed`.
+pub(super) fn settings(
+    row: &Row<'_>,
+    (first, allowed): (usize, usize),
+) -> Result<LimitSettings, Fault> {
     let count: Option<String> = row.get(first + 10)?;
     let count = count.map(|count| parse::<Count>(&count, ("destinations", "count")));
     Ok(LimitSettings {
         safety_margin: row.get(first + 8)?,
         margin_cap: row.get(first + 9)?,
         count: count.transpose()?,
-        allowed_per_minute: row.get("allowed_per_minute")?,
+        allowed_per_minute: row.get(allowed)?,
         ..tier_settings(row, first)?
     })
 }

@@ -81,7 +81,9 @@ pub(super) fn judge(
 ) -> Result<(), Fault> {
     for (destination, of_one) in samples {
         let read = first(tx, READ, [destination.to_string()], |row| {
-            let policy = settings(row, 0)?.or_tier(&tier_settings(row, 11)?).policy();
+            let policy = settings(row, (0, 21))?
+                .or_tier(&tier_settings(row, 11)?)
+                .policy();
             let memory: Option<String> = row.get(19)?;
             Ok((policy, memory, time(row, 20)?))
         })?;

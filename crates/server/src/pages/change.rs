@@ -4,7 +4,7 @@
 //! asks for more ([`super::requests`]).
 
 use axum::extract::{Path, State};
-use axum::response::{Html, IntoResponse, Redirect, Response};
+use axum::response::{Html, IntoResponse, Response};
 use domain::access::Scope;
 use domain::ceiling::Ceiling;
 use domain::destination::DestinationState;
@@ -12,7 +12,7 @@ use domain::limit::Shape;
 use domain::policy::{LimitSettings, Rate};
 use engine::ports::{Destination, SessionKind};
 
-use super::destination::{Beside, page, parsed};
+use super::destination::{Beside, done, page, parsed};
 use super::refused::Refused;
 use super::sure::{self, Question};
 use super::visitor::{Fields, Posted, Visitor};
@@ -65,15 +65,11 @@ pub(super) async fn limits(
         let note = fields.get("note").unwrap_or_default().to_owned();
         let service = pages.service(visitor.tenant());
         service.request_limits(id, change, note).await?;
-        return Ok(
-            Redirect::to(&format!("/dashboard/destinations/{id}?done=requested")).into_response(),
-        );
+        return Ok(done(id, "requested"));
     }
     if is_above {
         pages.service(visitor.tenant()).grant(id, settings).await?;
-        return Ok(
-            Redirect::to(&format!("/dashboard/destinations/{id}?done=limits")).into_response(),
-        );
+        return Ok(done(id, "limits"));
     }
     let edit = DestinationEdit {
         limits: change,
@@ -83,7 +79,7 @@ pub(super) async fn limits(
         .service(visitor.tenant())
         .change_destination(id, edit)
         .await?;
-    Ok(Redirect::to(&format!("/dashboard/destinations/{id}?done=limits")).into_response())
+    Ok(done(id, "limits"))
 }
 
 /// Whether a destination that takes starts would take none. A limit of 0 is easily
@@ -195,7 +191,7 @@ pub(super) async fn state(
     visitor.needs(Scope::Manage)?;
     let (service, id) = (pages.service(visitor.tenant()), parsed(&id)?);
     let wanted = fields.get("state").unwrap_or_default();
-    let done = match wanted.parse() {
+    let what = match wanted.parse() {
         Ok(DestinationState::Active) => {
             service.resume(id).await?;
             "resumed"
@@ -217,7 +213,7 @@ pub(super) async fn state(
             return Err(Refused::invalid(words));
         }
     };
-    Ok(Redirect::to(&format!("/dashboard/destinations/{id}?done={done}")).into_response())
+    Ok(done(id, what))
 }
 
 fn disabling(destination: &Destination) -> Question {

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use axum::extract::{Path, Query, State};
-use axum::response::{Html, Response};
+use axum::response::{Html, IntoResponse, Redirect, Response};
 use domain::filter::Filter;
 use domain::ids::{AttemptId, DestinationId, TenantId};
 use domain::limit::Shape;
@@ -157,6 +157,11 @@ pub(super) struct Done {
 pub(super) fn parsed(id: &str) -> Result<DestinationId, Refused> {
     id.parse()
         .map_err(|_not_an_id| Refused::not_found("destination"))
+}
+
+/// Back to its page, which says what was done.
+pub(super) fn done(id: DestinationId, what: &str) -> Response {
+    Redirect::to(&format!("/dashboard/destinations/{id}?done={what}")).into_response()
 }
 
 pub(super) async fn show(

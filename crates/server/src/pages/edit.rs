@@ -9,6 +9,7 @@ use axum::extract::{Path, State};
 use axum::response::{Html, IntoResponse, Redirect, Response};
 use bytes::Bytes;
 use domain::access::Scope;
+use domain::destination::DestinationState;
 use domain::event::Timing;
 use domain::handshake::Handshake;
 use domain::ids::{DestinationId, EventId};
@@ -19,7 +20,7 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 use zeroize::Zeroizing;
 
-use super::destination::{Beside, page, parsed};
+use super::destination::{Beside, done, page, parsed};
 use super::frame::{Frame, rendered};
 use super::refused::Refused;
 use super::sure::{self, Question};
@@ -113,14 +114,23 @@ fn headers(fields: &Fields) -> Result<Vec<(String, Hidden)>, Refused> {
 pub(super) async fn add(State(pages): Asked, visitor: Visitor) -> Result<Html<String>, Refused> {
     visitor.needs(Scope::Manage)?;
     let form = Form::of(&Fields::default());
-    let frame = Frame::of(&pages, &visitor, ("Add a destination", PART)).await?;
-    rendered(&Page {
-        frame,
+    rendered(&adding(&pages, &visitor, form, None).await?)
+}
+
+/// The form of one that is to be added.
+async fn adding(
+    pages: &Pages,
+    visitor: &Visitor,
+    form: Form,
+    problem: Option<String>,
+) -> Result<Page, Refused> {
+    Ok(Page {
+        frame: Frame::of(pages, visitor, ("Add a destination", PART)).await?,
         id: None,
         form,
         header_names: String::new(),
         is_disabled: false,
-        problem: None,
+        problem,
     })
 }
 
@@ -137,17 +147,8 @@ pub(super) async fn create(
     let (described, made) = match created(&service, &form, &fields).await {
         Ok(created) => created,
         Err(refused) => {
-            let problem = refused.said()?;
-            let frame = Frame::of(&pages, &visitor, ("Add a destination", PART)).await?;
-            let again = Page {
-                frame,
-                id: None,
-                form,
-                header_names: String::new(),
-                is_disabled: false,
-                problem: Some(problem),
-            };
-            return wrong(&again);
+            let problem = Some(refused.said()?);
+            return wrong(&adding(&pages, &visitor, form, problem).await?);
         }
     };
     let beside = Beside {
@@ -193,7 +194,6 @@ pub(super) async fn show(
 }
 
 async fn filled(pages: &Pages, visitor: &Visitor, id: DestinationId) -> Result<Page, Refused> {
-    use domain::destination::DestinationState;
     let described = pages.service(visitor.tenant()).destination(id).await?;
     let destination = described.destination;
     let title = format!("Change {}", destination.called());
@@ -224,10 +224,7 @@ pub(super) async fn save(
     let id = parsed(&id)?;
     let form = Form::of(&fields);
     match changed(&pages.service(visitor.tenant()), id, &form, &fields).await {
-        Ok(()) => {
-            let back = format!("/dashboard/destinations/{id}?done=changed");
-            Ok(Redirect::to(&back).into_response())
-        }
+        Ok(()) => Ok(done(id, "changed")),
         Err(refused) => wrong(&Page {
             problem: Some(refused.said()?),
             form,

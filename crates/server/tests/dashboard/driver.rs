@@ -174,10 +174,8 @@ impl Browser {
 
     /// Since the last look the console has named one page that was refused so.
     pub(crate) async fn was_refused(&self, status: &str) {
-        let said = self.client.issue_cmd(Console).await.unwrap();
-        let severe = said.as_array().unwrap().iter();
-        let severe: Vec<&Value> = severe.filter(|one| one["level"] == "SEVERE").collect();
-        let [one] = severe[..] else {
+        let severe = self.severe().await;
+        let [one] = &severe[..] else {
             panic!("{severe:?}")
         };
         assert!(one["message"].as_str().unwrap().contains(status), "{one}");
@@ -188,11 +186,19 @@ impl Browser {
     pub(crate) fn is_quiet(&self) -> impl Future<Output = ()> + '_ {
         let caller = std::panic::Location::caller();
         async move {
-            let said = self.client.issue_cmd(Console).await.unwrap();
-            let severe = said.as_array().unwrap().iter();
-            let severe: Vec<&Value> = severe.filter(|one| one["level"] == "SEVERE").collect();
+            let severe = self.severe().await;
             assert!(severe.is_empty(), "{caller}: {severe:?}");
         }
+    }
+
+    /// The console's errors since the last look.
+    async fn severe(&self) -> Vec<Value> {
+        let said = self.client.issue_cmd(Console).await.unwrap();
+        let severe = said.as_array().unwrap().iter();
+        severe
+            .filter(|one| one["level"] == "SEVERE")
+            .cloned()
+            .collect()
     }
 
     /// axe-core finds nothing serious.
