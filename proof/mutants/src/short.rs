@@ -1,5 +1,6 @@
 //! The short form: mutants of the files that changed, and some of the others, which
-//! are others with the next commit, so that all have their turn.
+//! are others with the next commit, so that all have their turn. It is bounded: where a
+//! great deal has changed, all of it is for `scripts/prove`.
 
 use std::path::Path;
 use std::process::Command;
@@ -8,10 +9,12 @@ use anyhow::{Context, Result, ensure};
 
 use crate::mutant::Mutant;
 
-/// How many of the others are tried.
+/// How many are tried of those that changed, and of the others.
+const CHANGED: usize = 60;
 const OTHERS: usize = 20;
 
-/// Those of files that differ from `revision`, and [`OTHERS`] whose turn it is.
+/// Those of files that differ from `revision`, and of the others; of more than
+/// [`CHANGED`] and [`OTHERS`] those whose turn it is.
 pub(crate) fn chosen<'a>(
     root: &Path,
     all: &'a [Mutant],
@@ -25,11 +28,19 @@ pub(crate) fn chosen<'a>(
 }
 
 fn select<'a>(all: &'a [Mutant], changed: &[&str], turn: usize) -> Vec<&'a Mutant> {
-    let (mut chosen, others): (Vec<_>, Vec<_>) =
+    let (changed, others): (Vec<_>, Vec<_>) =
         (all.iter()).partition(|mutant| changed.contains(&mutant.file));
-    let turns = others.len().div_ceil(OTHERS).max(1);
-    chosen.extend(others.into_iter().skip(turn % turns * OTHERS).take(OTHERS));
+    let mut chosen = in_turn(changed, turn, CHANGED);
+    chosen.extend(in_turn(others, turn, OTHERS));
     chosen
+}
+
+fn in_turn<'a>(mutants: Vec<&'a Mutant>, turn: usize, most: usize) -> Vec<&'a Mutant> {
+    let turns = mutants.len().div_ceil(most).max(1);
+    (mutants.into_iter())
+        .skip(turn % turns * most)
+        .take(most)
+        .collect()
 }
 
 fn git(root: &Path, arguments: &[&str]) -> Result<String> {
@@ -61,6 +72,19 @@ mod tests {
             .flat_map(|turn| select(&all, &[], turn))
             .map(|mutant| mutant.name)
             .collect();
+        assert_eq!(seen.len(), all.len());
+    }
+
+    #[test]
+    fn where_all_has_changed_every_mutant_has_its_turn_too() {
+        let all = list::all().unwrap();
+        let files: Vec<&str> = all.iter().map(|mutant| mutant.file).collect();
+        let mut seen = BTreeSet::new();
+        for turn in 0..all.len().div_ceil(CHANGED) {
+            let chosen = select(&all, &files, turn);
+            assert!(chosen.len() <= CHANGED);
+            seen.extend(chosen.iter().map(|mutant| mutant.name));
+        }
         assert_eq!(seen.len(), all.len());
     }
 
