@@ -71,10 +71,8 @@ create table deliveries (
     constraint deliveries_check_carried check (carried_by is null or state = 'started')
 ) strict;
 
--- First attempts in creation order, and the others by when they are due. What has a permit
--- leaves its index.
-create index deliveries_first on deliveries (destination_id, id)
-    where permit is null and due_at is null;
+-- First attempts are in line in memory, by their ids: an index would scatter them (see
+-- lines.rs). The others are here by when they are due; what has a permit leaves it.
 create index deliveries_due on deliveries (destination_id, due_at, id)
     where permit is null and due_at is not null;
 -- What has a permit or is under way, the latter by its start. A run counts it, and its
@@ -266,11 +264,12 @@ select id, event_id, destination_id, tenant_id, try_number, state, due_at, permi
     batch_limit
 from deliveries where permit is not null and state = 'started';
 
+-- Where first attempts wait is not known here, so whoever has none any more is drained.
 create trigger destinations_before_delete before delete on destinations
 when exists (
     select 1 from ledger a indexed by ledger_of_destination where a.destination_id = old.id
-) or exists (
-    select 1 from deliveries a indexed by deliveries_first
+) or old.drained_at is null and exists (
+    select 1 from deliveries a
     where a.destination_id = old.id and a.permit is null and a.due_at is null
 ) or exists (
     select 1 from deliveries a indexed by deliveries_due

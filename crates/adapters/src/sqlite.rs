@@ -7,7 +7,8 @@
 //! of a long ledger never delays the path of an event.
 //!
 //! Statements name the index that makes them cheap (`indexed by`): a plan that
-//! would read a whole ledger is an error and not a slow day.
+//! would read a whole ledger is an error and not a slow day. First attempts are in line in
+//! memory instead ([`lines`]).
 //!
 //! An answer is durable: the file is in WAL mode and every commit is synced.
 //! A second Paceline on the same file is refused by a lock beside it; a
@@ -42,6 +43,7 @@ mod ingest;
 mod keys;
 mod ledger;
 mod limit_requests;
+mod lines;
 mod managers;
 mod migrate;
 mod notices;
@@ -87,6 +89,7 @@ use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
 use checkpoint::Checkpoints;
 use fault::Fault;
 use group::Manner;
+use lines::Lines;
 use place::Place;
 use thread::{Lane, Writes};
 
@@ -128,6 +131,10 @@ pub struct SqliteStore {
     /// Where what is written has to be found again; `None` where nothing is
     /// written, or only in memory.
     place: Option<Arc<Place>>,
+    /// First attempts by destination, which are in memory.
+    lines: Arc<Lines>,
+    /// Nobody tells of changes: what reads looks for them.
+    only_reads: bool,
     clock: Clock,
     /// How far ahead of their slots permits may start; see
     /// [`engine::ports::Store::head_start`]. A file has none: its worker is in the
@@ -145,8 +152,11 @@ impl SqliteStore {
         let mut writer = connect(path, OpenFlags::default())?;
         configure(&writer)?;
         migrate::migrate(&mut writer)?;
+        let lines = Lines::follow(&writer)?;
         let read_only = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let reader = connect(path, read_only)?;
+        let (reader, counter) = (connect(path, read_only)?, connect(path, read_only)?);
+        lines.tell(&reader)?;
+        lines.tell(&counter)?;
         let place = Arc::new(Place::of(path)?);
         let writes = Writes {
             place: Arc::clone(&place),
@@ -154,7 +164,7 @@ impl SqliteStore {
         };
         let writer = Lane::spawn("sqlite-writer", writer, Some(writes), lock)?;
         let reader = Lane::spawn("sqlite-reader", reader, None, ())?;
-        let counter = Lane::spawn("sqlite-counter", connect(path, read_only)?, None, ())?;
+        let counter = Lane::spawn("sqlite-counter", counter, None, ())?;
         if new {
             let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
             tracing::info!("made a new database at {}", path.display());
@@ -164,6 +174,8 @@ impl SqliteStore {
             writer: Arc::new(writer),
             reader: Arc::new(reader),
             counter: Arc::new(counter),
+            lines,
+            only_reads: false,
             clock,
             head_start: Duration::ZERO,
         })
@@ -173,8 +185,14 @@ impl SqliteStore {
     /// open: for the audit. Whatever writes fails.
     pub fn open_to_read(path: &Path, clock: Clock) -> Result<Self, StoreError> {
         let read_only = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let lane = Lane::spawn("sqlite-audit", connect(path, read_only)?, None, ())?;
-        Ok(Self::on(Arc::new(lane), clock, Duration::ZERO))
+        let connection = connect(path, read_only)?;
+        let lines = Arc::<Lines>::default();
+        lines.tell(&connection)?;
+        let lane = Lane::spawn("sqlite-audit", connection, None, ())?;
+        Ok(Self {
+            only_reads: true,
+            ..Self::on(Arc::new(lane), lines, clock, Duration::ZERO)
+        })
     }
 
     /// A store that is gone when it is dropped, for tests and demos.
@@ -182,8 +200,9 @@ impl SqliteStore {
         let mut connection = connect(Path::new(":memory:"), OpenFlags::default())?;
         configure(&connection)?;
         migrate::migrate(&mut connection)?;
+        let lines = Lines::follow(&connection)?;
         let lane = Lane::spawn("sqlite-memory", connection, None, ())?;
-        Ok(Self::on(Arc::new(lane), clock, Duration::ZERO))
+        Ok(Self::on(Arc::new(lane), lines, clock, Duration::ZERO))
     }
 
     /// A store on a connection that the caller keeps: each step runs on the
@@ -199,24 +218,27 @@ impl SqliteStore {
         clock: Clock,
         head_start: Duration,
     ) -> Result<Self, StoreError> {
-        {
+        let lines = {
             let mut connection = connection.lock().unwrap_or_else(PoisonError::into_inner);
             prepare(&connection)?;
             tell_the_time(&connection, clock.clone())?;
             configure(&connection)?;
             migrate::migrate(&mut connection)?;
-        }
+            Lines::follow(&connection)?
+        };
         let lane = Arc::new(Lane::Inline(connection));
-        Ok(Self::on(lane, clock, head_start))
+        Ok(Self::on(lane, lines, clock, head_start))
     }
 
     /// All of it on one connection.
-    fn on(lane: Arc<Lane>, clock: Clock, head_start: Duration) -> Self {
+    fn on(lane: Arc<Lane>, lines: Arc<Lines>, clock: Clock, head_start: Duration) -> Self {
         Self {
             writer: lane.clone(),
             reader: lane.clone(),
             counter: lane,
             place: None,
+            lines,
+            only_reads: false,
             clock,
             head_start,
         }
@@ -229,10 +251,12 @@ impl SqliteStore {
         F: FnOnce(&Transaction<'_>, Timestamp) -> Result<T, Fault> + Send + 'static,
     {
         let (clock, place) = (self.clock.clone(), self.place.clone());
+        let lines = Arc::clone(&self.lines);
         let still_there = move || place.as_ref().map_or(Ok(()), |place| place.check());
         let step = move |connection: &mut Connection| {
             still_there()?;
             let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            lines.catch_up(&tx)?;
             let answer = step(&tx, clock())?;
             tx.commit()?;
             still_there()?;
@@ -275,8 +299,11 @@ impl SqliteStore {
         T: Send + 'static,
         F: Fn(&Transaction<'_>, Timestamp) -> Result<T, Fault> + Send + 'static,
     {
-        let clock = self.clock.clone();
-        let step = move |tx: &Transaction<'_>| step(tx, clock());
+        let (clock, lines) = (self.clock.clone(), Arc::clone(&self.lines));
+        let step = move |tx: &Transaction<'_>| {
+            lines.catch_up(tx)?;
+            step(tx, clock())
+        };
         self.writer.run_together(manner, step).await
     }
 
@@ -286,7 +313,7 @@ impl SqliteStore {
         T: Send + 'static,
         F: FnOnce(&Transaction<'_>) -> Result<T, Fault> + Send + 'static,
     {
-        snapshot_on(&self.reader, step).await
+        self.snapshot_on(&self.reader, step).await
     }
 
     /// The same for what reads for long.
@@ -295,18 +322,26 @@ impl SqliteStore {
         T: Send + 'static,
         F: FnOnce(&Transaction<'_>) -> Result<T, Fault> + Send + 'static,
     {
-        snapshot_on(&self.counter, step).await
+        self.snapshot_on(&self.counter, step).await
     }
-}
 
-async fn snapshot_on<T, F>(lane: &Lane, step: F) -> Result<T, Fault>
-where
-    T: Send + 'static,
-    F: FnOnce(&Transaction<'_>) -> Result<T, Fault> + Send + 'static,
-{
-    wanted::check()?;
-    let step = move |connection: &mut Connection| step(&connection.transaction()?);
-    lane.run(step).await
+    async fn snapshot_on<T, F>(&self, lane: &Lane, step: F) -> Result<T, Fault>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Transaction<'_>) -> Result<T, Fault> + Send + 'static,
+    {
+        wanted::check()?;
+        let lines = self.only_reads.then(|| Arc::clone(&self.lines));
+        let step = move |connection: &mut Connection| {
+            let tx = connection.transaction()?;
+            lines.map_or(Ok(()), |lines| lines.catch_up(&tx))?;
+            let answer = step(&tx)?;
+            // There is nothing to take back, and a rollback would be taken for one.
+            tx.commit()?;
+            Ok(answer)
+        };
+        lane.run(step).await
+    }
 }
 
 impl std::fmt::Debug for SqliteStore {

@@ -48,10 +48,10 @@ const DESTINATION: &str = "
 
 const FIRST_ATTEMPTS: &str = "
     -- admit: first attempts in creation order
-    select id, coalesce(expires_at <= ?3, 0), created_at, payload_bytes, batch_limit
-    from deliveries indexed by deliveries_first
-    where destination_id = ?1 and permit is null and due_at is null
-    order by id limit ?2";
+    select a.id, coalesce(a.expires_at <= ?3, 0), a.created_at, a.payload_bytes, a.batch_limit
+    from json_each(line(?1, 0, ?2)) l cross join deliveries a on a.id = l.value
+    where a.permit is null and a.due_at is null
+    order by l.key";
 
 const DUE: &str = "
     -- admit: retries and returned permits that are due

@@ -25,11 +25,12 @@ const LEADER: &str = "
 
 const FIRSTS: &str = "
     -- claim_batches: first attempts
-    select a.id, length(e.payload) from deliveries a indexed by deliveries_first
+    select a.id, length(e.payload), a.expires_at is null or a.expires_at > ?2
+    from json_each(line(?1, ?4, ?3)) l
+    cross join deliveries a on a.id = l.value
     join events e on e.id = a.event_id
-    where a.destination_id = ?1 and a.permit is null and a.due_at is null
-        and (a.expires_at is null or a.expires_at > ?2) and ?4 is null
-    order by a.id limit ?3";
+    where a.permit is null and a.due_at is null
+    order by l.key";
 
 const DUE: &str = "
     -- claim_batches: what is due, of one class
@@ -102,20 +103,54 @@ fn to_carry(
         if room.events() == 0 {
             break;
         }
-        let (sql, class) = match line {
-            Line::Firsts => (FIRSTS, None),
-            Line::Due => (DUE, None),
-            Line::Class(limit) => (DUE, Some(limit)),
-        };
         let key = permit.destination.to_string();
+        let class = match line {
+            Line::Firsts => {
+                let next = firsts(tx, now, &key, room.events())?;
+                carried.extend(fits(next, &mut room));
+                continue;
+            }
+            Line::Due => None,
+            Line::Class(limit) => Some(limit),
+        };
         let params = (key, now.as_micros(), room.events(), class);
-        let next = all(tx, sql, params, |row| {
-            Ok((AttemptId(row.get(0)?), row.get::<_, u32>(1)?))
+        let next = all(tx, DUE, params, |row| {
+            Ok((AttemptId(row.get(0)?), row.get(1)?))
         })?;
-        let fits = next.into_iter().take_while(|(_, bytes)| room.take(*bytes));
-        carried.extend(fits.map(|(id, _)| id));
+        carried.extend(fits(next, &mut room));
     }
     Ok(carried)
+}
+
+/// Those that find room, one after the other.
+fn fits(next: Vec<(AttemptId, u32)>, room: &mut Room) -> impl Iterator<Item = AttemptId> {
+    let fits = next.into_iter().take_while(|(_, bytes)| room.take(*bytes));
+    fits.map(|(id, _)| id)
+}
+
+/// The first so many that are not too old, and how large they are.
+fn firsts(
+    tx: &Transaction<'_>,
+    now: Timestamp,
+    destination: &str,
+    most: u32,
+) -> Result<Vec<(AttemptId, u32)>, Fault> {
+    let (mut found, mut after) = (Vec::new(), AttemptId(0));
+    let wanted = most as usize;
+    while found.len() < wanted {
+        let asked = (destination, now.as_micros(), most, after.0);
+        let page = all(tx, FIRSTS, asked, |row| {
+            Ok((AttemptId(row.get(0)?), row.get(1)?, row.get::<_, bool>(2)?))
+        })?;
+        let Some((last, ..)) = page.last() else {
+            break;
+        };
+        after = *last;
+        let fresh = page.into_iter().filter(|(_, _, fresh)| *fresh);
+        found.extend(fresh.map(|(id, bytes, _)| (id, bytes)));
+    }
+    found.truncate(wanted);
+    Ok(found)
 }
 
 fn read_member(tx: &Transaction<'_>, attempt: AttemptId) -> Result<Member, Fault> {

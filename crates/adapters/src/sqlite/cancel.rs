@@ -21,11 +21,11 @@ const KNOWN: &str = "
 const FIRST: &str = "
     -- cancel_step: first attempts
     select a.id, 0, e.created_at < ?4 and (?5 is null or e.event_type = ?5)
-    from deliveries a indexed by deliveries_first
+    from json_each(line(?1, ?3, ?6)) l
+    cross join deliveries a on a.id = l.value
     join events e on e.id = a.event_id
-    where a.destination_id = ?1 and a.permit is null and a.due_at is null
-        and a.id > ?3 and ?2 is not null
-    order by a.id limit ?6";
+    where a.permit is null and a.due_at is null and ?2 is not null
+    order by l.key";
 
 const ADMITTED: &str = "
     -- cancel_step: what is admitted

@@ -14,6 +14,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, StatementStatus};
 use uuid::Uuid;
 
+use super::lines::Lines;
 use super::{
     admit, claim, fleet, found_attempts, ledger, migrate, prepare, reap, rows, survey, sweep,
     usage, watch,
@@ -32,6 +33,7 @@ fn with_rows(size: u32) -> Connection {
     let mut connection = Connection::open_in_memory().unwrap();
     prepare(&connection).unwrap();
     migrate::migrate(&mut connection).unwrap();
+    Lines::follow(&connection).unwrap();
     let now = NOW.as_micros();
     let insert = format!(
         "insert into destinations (id, tenant_id, url, limit_per_second, limit_per_hour, alert_backlog)
@@ -176,6 +178,7 @@ fn a_run_costs_the_same_whatever_waits() {
 fn cost_of_the_deleted(count: u32) -> i32 {
     let mut connection = Connection::open_in_memory().unwrap();
     migrate::migrate(&mut connection).unwrap();
+    Lines::follow(&connection).unwrap();
     connection.set_prepared_statement_cache_capacity(128);
     let insert = format!(
         "insert into destinations (id, tenant_id, url, deleted_at)

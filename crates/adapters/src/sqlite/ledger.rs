@@ -105,10 +105,10 @@ const NOT_STARTED: &str = "
     -- ledger: what waits
     select id, due, null, null, state, null from (
         select * from (
-            select id, created_at as due, state from deliveries indexed by deliveries_first
-            where destination_id = ?1 and permit is null and due_at is null
-                and created_at < ?2 and id > ?3
-            order by id limit ?4
+            select a.id, a.created_at as due, a.state from json_each(line(?1, ?3, ?4)) l
+            cross join deliveries a on a.id = l.value
+            where a.permit is null and a.due_at is null and a.created_at < ?2
+            order by l.key
         )
         union all
         select * from (
@@ -132,10 +132,7 @@ const NOT_STARTED: &str = "
 const BACKLOG: &str = "
     -- backlogs
     select (
-        select count(*) from (
-            select 1 from deliveries indexed by deliveries_first
-            where destination_id = ?1 and permit is null and due_at is null limit ?2
-        )
+        select min(line_length(?1), ?2)
     ) + (
         select count(*) from (
             select 1 from deliveries indexed by deliveries_due
@@ -153,9 +150,10 @@ pub(super) const NEWEST: &str = "
         )
         union all
         select * from (
-            select id from deliveries indexed by deliveries_first
-            where destination_id = ?1 and permit is null and due_at is null and id < ?2
-            order by id desc limit ?3
+            select a.id from json_each(line_before(?1, ?2, ?3)) l
+            cross join deliveries a on a.id = l.value
+            where a.permit is null and a.due_at is null
+            order by l.key
         )
         union all
         select * from (

@@ -15,6 +15,7 @@ use rusqlite::{Row, Transaction};
 use super::buckets::{self, Buckets};
 use super::claim::give_back;
 use super::fault::Fault;
+use super::lines;
 use super::over;
 use super::record::EventAt;
 use super::rows::{all, execute, first, parse, time};
@@ -52,8 +53,8 @@ const TO_DRAIN: &str = "
 
 const CANCEL: &str = "
     -- reap: the backlog of one that is deleted
-    select id from deliveries indexed by deliveries_first
-    where destination_id = ?1 and permit is null and due_at is null limit ?2";
+    select a.id from json_each(line(?1, 0, ?2)) l cross join deliveries a on a.id = l.value
+    where a.permit is null and a.due_at is null";
 
 const CANCEL_DUE: &str = "
     -- reap: its retries
@@ -62,10 +63,7 @@ const CANCEL_DUE: &str = "
 
 const IS_BUSY: &str = "
     -- reap: whether anything of it waits, has a permit or is under way
-    select exists (
-            select 1 from deliveries indexed by deliveries_first
-            where destination_id = ?1 and permit is null and due_at is null
-        ) or exists (
+    select line_length(?1) > 0 or exists (
             select 1 from deliveries indexed by deliveries_due
             where destination_id = ?1 and permit is null and due_at is not null
         ) or exists (
@@ -117,7 +115,7 @@ pub(super) fn reap(
     let mut reaped = Reaped::default();
     let mut wakes = Wakes::default();
     for part in Part::ALL {
-        tx.execute_batch("savepoint part")?;
+        tx.execute_batch(lines::SAVEPOINT)?;
         match step(tx, now, part, rules, limit) {
             Ok(done) => {
                 done.freed.iter().for_each(|freed| wakes.now(*freed));
@@ -131,7 +129,7 @@ pub(super) fn reap(
                 reaped.more |= done.more;
             }
             Err(fault) if fault.is_of_a_row() => {
-                tx.execute_batch("rollback to part")?;
+                tx.execute_batch(lines::ROLLBACK)?;
                 reaped.put_off.push(PutOff {
                     part: part.as_str(),
                     problem: StoreError::from(fault).to_string(),
@@ -139,7 +137,7 @@ pub(super) fn reap(
             }
             Err(fault) => return Err(fault),
         }
-        tx.execute_batch("release part")?;
+        tx.execute_batch(lines::RELEASE)?;
     }
     reaped.wakes = wakes.into_vec();
     Ok(reaped)

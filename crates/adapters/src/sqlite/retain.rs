@@ -10,6 +10,7 @@ use engine::ports::{PUT_OFF, RetainRules, Retained, Walk};
 use rusqlite::Transaction;
 
 use super::fault::Fault;
+use super::lines;
 use super::rows::{all, execute, first, word};
 
 mod destinations;
@@ -128,14 +129,14 @@ pub(super) fn retain(
     now: Timestamp,
     rules: &RetainRules,
 ) -> Result<Result<Retained, Fault>, Fault> {
-    tx.execute_batch("savepoint retain")?;
+    tx.execute_batch(lines::SAVEPOINT)?;
     let retained = take_turn(tx, now, rules);
     if retained.is_err() {
-        tx.execute_batch("rollback to retain")?;
+        tx.execute_batch(lines::ROLLBACK)?;
         let until = (now + PUT_OFF).as_micros();
         execute(tx, PUT_OFF_UNTIL, (now.as_micros(), until))?;
     }
-    tx.execute_batch("release retain")?;
+    tx.execute_batch(lines::RELEASE)?;
     Ok(retained)
 }
 

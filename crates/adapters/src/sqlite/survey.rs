@@ -21,9 +21,8 @@ const OLDEST: &str = "
     -- survey: whose it is, and since when the first of what is due waits
     select d.tenant_id,
         (
-            select created_at from deliveries indexed by deliveries_first
-            where destination_id = ?1 and permit is null and due_at is null
-            order by id limit 1
+            select created_at from deliveries
+            where id = line_head(?1) and permit is null and due_at is null
         ),
         (
             select due_at from deliveries indexed by deliveries_due

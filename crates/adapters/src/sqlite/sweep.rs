@@ -18,9 +18,8 @@ use super::rows::{all, execute, first, parse, word};
 const HOPS: [&str; 3] = [
     "
     -- sweep: the next destination with first attempts
-    select destination_id from deliveries indexed by deliveries_first
-    where permit is null and due_at is null and destination_id > ?1
-    order by destination_id limit 1",
+    select destination from (select next_line(?1) as destination)
+    where destination is not null",
     "
     -- sweep: the next destination with retries
     select destination_id from deliveries indexed by deliveries_due
@@ -37,10 +36,7 @@ const HOPS: [&str; 3] = [
 const LOOK: &str = "
     -- sweep: does it need a look
     select
-        exists (
-            select 1 from deliveries indexed by deliveries_first
-            where destination_id = ?1 and permit is null and due_at is null
-        ),
+        line_length(?1) > 0,
         exists (
             select 1 from deliveries indexed by deliveries_held
             where destination_id = ?1 and permit is not null and carried_by is null

@@ -56,10 +56,7 @@ const NEXT_WATCH: &str = "
 
 pub(super) const COUNT_FIRST: &str = "
     -- watch: the backlog, counted so far: first attempts
-    select count(*) from (
-        select 1 from deliveries indexed by deliveries_first
-        where destination_id = ?1 and permit is null and due_at is null limit ?2
-    )";
+    select min(line_length(?1), ?2)";
 
 pub(super) const COUNT_DUE: &str = "
     -- watch: the backlog, counted so far: the others

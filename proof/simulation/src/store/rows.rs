@@ -70,8 +70,7 @@ const BATCHES: &str = "
 
 const UNDER_WAY: &str = "
     select
-        (select count(*) from deliveries indexed by deliveries_first
-            where destination_id = ?1 and permit is null and due_at is null)
+        line_length(?1)
         + (select count(*) from deliveries indexed by deliveries_due
             where destination_id = ?1 and permit is null and due_at is not null),
         (select count(*) from deliveries indexed by deliveries_held
@@ -84,9 +83,8 @@ const UNDER_WAY: &str = "
 /// Of each kind more than a run looks at.
 const BOTH_WAIT: &str = "
     with firsts as (
-        select coalesce(expires_at <= ?2, 0) as expired from deliveries indexed by deliveries_first
-        where destination_id = ?1 and permit is null and due_at is null
-        order by id limit 600
+        select coalesce(a.expires_at <= ?2, 0) as expired
+        from json_each(line(?1, 0, 600)) l cross join deliveries a on a.id = l.value
     ), others as (
         select coalesce(expires_at <= ?2, 0) as expired from deliveries indexed by deliveries_due
         where destination_id = ?1 and permit is null and due_at is not null and due_at <= ?2

@@ -15,10 +15,7 @@ const DELETED: &str = "
             select 1 from ledger a indexed by ledger_of_destination
             where a.destination_id = d.id
         )
-        or exists (
-            select 1 from deliveries a indexed by deliveries_first
-            where a.destination_id = d.id and a.permit is null and a.due_at is null
-        )
+        or line_length(d.id) > 0
         or exists (
             select 1 from deliveries a indexed by deliveries_due
             where a.destination_id = d.id and a.permit is null and a.due_at is not null
@@ -32,10 +29,7 @@ const DELETED: &str = "
             where a.destination_id = d.id and a.carried_by is not null
         ),
         d.drained_at is not null and (
-            exists (
-                select 1 from deliveries a indexed by deliveries_first
-                where a.destination_id = d.id and a.permit is null and a.due_at is null
-            )
+            line_length(d.id) > 0
             or exists (
                 select 1 from deliveries a indexed by deliveries_due
                 where a.destination_id = d.id and a.permit is null and a.due_at is not null

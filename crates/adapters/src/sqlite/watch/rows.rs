@@ -17,9 +17,8 @@ pub(super) const PASSED: &str = "
         w.destination_id is not null, d.alert_backlog, d.alert_under_delivery_seconds,
         d.tenant_id, h.held_for,
         (
-            select created_at from deliveries indexed by deliveries_first
-            where destination_id = ?1 and permit is null and due_at is null
-            order by id limit 1
+            select created_at from deliveries
+            where id = line_head(?1) and permit is null and due_at is null
         ),
         (
             select due_at from deliveries indexed by deliveries_due
