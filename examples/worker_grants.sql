@@ -25,6 +25,8 @@ grant select, insert, update on dead_letter_tallies to paceline_worker;
 grant select, insert, update, delete on health to paceline_worker;
 grant select, insert, update, delete on response_times to paceline_worker;
 grant insert on operational_events to paceline_worker;
+-- Why it gets no token: of a secret nothing else changes.
+grant update (trouble, troubled_at) on destination_secrets to paceline_worker;
 grant select, update on smart_limits to paceline_worker;
 grant select, insert, delete on smart_history to paceline_worker;
 grant select, update on handshakes to paceline_worker;

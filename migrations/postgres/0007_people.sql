@@ -1,8 +1,9 @@
 -- What people and programs bring: secrets, API keys, managers, sessions and what they ask
 -- for.
 
--- What signs a destination's requests, and the headers that it adds to them:
--- sealed, under a key that this database does not have.
+-- What signs a destination's requests, the headers that it adds to them, the client
+-- certificate that its connections show and the OAuth2 client that its tokens are asked
+-- for with: sealed, under a key that this database does not have.
 
 create table destination_secrets (
     id uuid primary key,
@@ -10,19 +11,23 @@ create table destination_secrets (
     destination_id uuid not null references destinations (id),
     kind text not null
         constraint destination_secrets_check_kind
-        check (kind in ('hmac', 'ed25519', 'headers')),
+        check (kind in ('hmac', 'ed25519', 'headers', 'client_certificate', 'oauth2')),
     key_id text not null,
     sealed bytea not null,
-    -- No secret: a public key, or the names of the headers.
+    -- No secret: a public key, the names of the headers, or as JSON what people may see of
+    -- a certificate or a client.
     shown text,
     created_at timestamptz not null default clock_timestamp(),
-    expires_at timestamptz
+    expires_at timestamptz,
+    -- Why a worker got no token by this client, and when it last said so.
+    trouble text,
+    troubled_at timestamptz
 );
 
 create index destination_secrets_of_destination on destination_secrets (destination_id);
--- The headers of a destination are one secret.
-create unique index destination_secrets_headers on destination_secrets (destination_id)
-    where kind = 'headers';
+-- A destination has one of each that does not sign.
+create unique index destination_secrets_single on destination_secrets (destination_id, kind)
+    where kind in ('headers', 'client_certificate', 'oauth2');
 create index destination_secrets_by_key on destination_secrets (key_id, id);
 create index destination_secrets_expiring on destination_secrets (expires_at)
     where expires_at is not null;

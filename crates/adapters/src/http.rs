@@ -1,5 +1,6 @@
 //! The `Sender` over HTTP/1.1: one POST, once, to exactly the address that was
-//! chosen for it; and the `Asker`, one OPTIONS by the same rules.
+//! chosen for it; and by the same rules the `Asker`, one OPTIONS, and the `Granter`, one
+//! POST to a token server.
 //!
 //! ```text
 //!  Target ─ endpoint ─► pool ── idle, still ready ────────────────────► Prepared
@@ -21,6 +22,7 @@
 //! again by itself when a reused connection turns out to be dead.
 
 pub mod address;
+mod certificate;
 mod connect;
 mod connection;
 mod connections;
@@ -30,6 +32,7 @@ mod endpoints;
 mod exchange;
 #[cfg(test)]
 mod fuzz;
+mod identities;
 mod metered;
 mod networks;
 mod policy;
@@ -38,6 +41,7 @@ mod proxy;
 mod resolve;
 mod sessions;
 mod stream;
+mod token;
 mod verifier;
 
 use std::net::SocketAddr;
@@ -46,15 +50,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use domain::credentials::OAuthClient;
 use domain::handshake::{Origin, Reply};
 use domain::ids::DestinationId;
 use domain::signature::HeaderPrefix;
-use engine::ports::{Asker, Prepared, Question, SendError, Sender, Target};
+use engine::ports::{
+    Asker, ClientIdentity, Granter, Prepared, Question, SendError, Sender, Target, TokenAnswer,
+};
 use futures_util::FutureExt;
 use rustls::pki_types::CertificateDer;
 use tokio::time::timeout;
 use url::Host;
 
+pub use certificate::check_certificate;
 use connect::Connector;
 pub use connect::tls_config;
 use connection::Connection;
@@ -203,30 +211,37 @@ impl HttpSender {
     /// A connection to there that is ready for one request.
     async fn exchange(
         &self,
-        destination: DestinationId,
+        (destination, identity): (DestinationId, Option<&ClientIdentity>),
         endpoint: Arc<Endpoint>,
         limit: Duration,
     ) -> Result<Exchange, SendError> {
         let key = Key {
             destination,
             origin: Arc::clone(&endpoint.origin),
+            identity: identity.map(|identity| identity.secret),
         };
-        let connection = self.connection(&key, &endpoint, limit).await?;
+        let connection = match self.reuse(&key).await {
+            Some(connection) => connection,
+            None => self.dialled((&key, identity), &endpoint, limit).await?,
+        };
         let connections = Arc::clone(&self.connections);
         Ok(Exchange::new(connection, key, endpoint, connections))
     }
 
-    /// One that is idle, or the next that is opened or comes back. Dropped, it leaves
-    /// the line; what it had begun goes on.
-    async fn connection(&self, key: &Key, endpoint: &Arc<Endpoint>, limit: Duration) -> Dialled {
-        if let Some(connection) = self.reuse(key).await {
-            return Ok(connection);
-        }
+    /// The next that is opened or comes back. Dropped, it leaves the line; what it had
+    /// begun goes on.
+    async fn dialled(
+        &self,
+        (key, identity): (&Key, Option<&ClientIdentity>),
+        endpoint: &Arc<Endpoint>,
+        limit: Duration,
+    ) -> Dialled {
         let Lined { dialled, begin } = self.connections.line_up(key)?;
         let dialling = Dialling {
             connector: Arc::clone(&self.connector),
             connections: Arc::clone(&self.connections),
             key: key.clone(),
+            identity: identity.cloned(),
             endpoint: Arc::clone(endpoint),
             limit,
         };
@@ -242,6 +257,7 @@ struct Dialling {
     connector: Arc<Connector>,
     connections: Arc<Connections>,
     key: Key,
+    identity: Option<ClientIdentity>,
     endpoint: Arc<Endpoint>,
     /// For a dial, at most; each of its steps has a bound of its own.
     limit: Duration,
@@ -255,7 +271,8 @@ impl Dialling {
     }
 
     async fn run(self) {
-        let dial = timeout(self.limit, self.connector.connect(&self.endpoint));
+        let connecting = (self.connector).connect(&self.endpoint, self.identity.as_ref());
+        let dial = timeout(self.limit, connecting);
         let dialled = match AssertUnwindSafe(dial).catch_unwind().await {
             Ok(Ok(dialled)) => dialled,
             Ok(Err(_elapsed)) => Err(SendError::TimedOut(self.limit)),
@@ -270,7 +287,8 @@ impl Dialling {
 impl Sender for HttpSender {
     async fn prepare(&self, target: &Target) -> Result<Box<dyn Prepared>, SendError> {
         let endpoint = self.endpoints.of(target, &self.policy)?;
-        let exchange = self.exchange(target.destination, endpoint, target.timeout);
+        let of = (target.destination, target.identity.as_ref());
+        let exchange = self.exchange(of, endpoint, target.timeout);
         let origin = self.origin.as_ref().filter(|_| target.names_origin);
         let exchange = exchange.await?.naming(origin)?;
         Ok(Box::new(exchange.prefixed(self.signature_prefix)))
@@ -286,9 +304,29 @@ impl Asker for HttpSender {
     async fn ask(&self, question: &Question, limit: Duration) -> Result<Reply, SendError> {
         let asking = async {
             let endpoint = Arc::new(Endpoint::parse(&question.url, &self.policy)?);
-            let exchange = self.exchange(question.destination, endpoint, limit);
+            let of = (question.destination, question.identity.as_ref());
+            let exchange = self.exchange(of, endpoint, limit);
             let exchange = exchange.await?.naming(self.origin.as_ref())?;
             exchange.ask(question.per_minute, limit).await
+        };
+        let asked = timeout(limit, asking).await;
+        asked.unwrap_or(Err(SendError::TimedOut(limit)))
+    }
+}
+
+#[async_trait]
+impl Granter for HttpSender {
+    async fn ask_for_token(
+        &self,
+        destination: DestinationId,
+        client: &OAuthClient,
+        limit: Duration,
+    ) -> Result<TokenAnswer, SendError> {
+        let asking = async {
+            let url = &client.facts().token_url;
+            let endpoint = Arc::new(Endpoint::parse(url, &self.policy)?);
+            let exchange = self.exchange((destination, None), endpoint, limit).await?;
+            exchange.ask_for_token(client, limit).await
         };
         let asked = timeout(limit, asking).await;
         asked.unwrap_or(Err(SendError::TimedOut(limit)))

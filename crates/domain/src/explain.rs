@@ -31,6 +31,8 @@ pub struct Circumstances<'a> {
     pub backlog: &'a Backlog,
     /// What binds beside its own limits.
     pub around: Around,
+    /// Why it had no access token when one was asked for last, if that was lately.
+    pub no_token: Option<&'a str>,
     /// Workers that live.
     pub workers: u32,
     /// The store's clock.
@@ -68,6 +70,7 @@ pub struct Explanation {
 ///     usage: &usage,
 ///     backlog: &Backlog { due: 3, next_due: None },
 ///     around: Around::default(),
+///     no_token: None,
 ///     workers: 1,
 ///     now: at(10_000),
 /// });
@@ -189,7 +192,11 @@ impl Circumstances<'_> {
     /// Of what lasts longer: a hold, or a deferral.
     fn hold(&self, until: Timestamp) -> Reason {
         if self.usage.held_until != Some(until) {
-            return Reason::Places;
+            // A worker puts its destination off until it asks for a token again.
+            return match self.no_token {
+                Some(_) => Reason::NoToken,
+                None => Reason::Places,
+            };
         }
         match self.around.held_for {
             Some(HoldReason::Refused) => Reason::Refused,

@@ -23,6 +23,7 @@ pub mod cancel;
 pub mod ceiling;
 pub mod clock;
 pub mod compliance;
+pub mod credentials;
 pub mod destination;
 pub mod event;
 pub mod explain;

@@ -5,6 +5,7 @@
 //! its answer asks again half a minute later. Nothing starts meanwhile: what a receiver
 //! has not allowed is a limit of zero, in the store.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +15,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::backoff::Backoff;
 use crate::notifier::tell;
-use crate::ports::{Asker, Handshakes, Question, Schedule, StoreError, Wake};
+use crate::ports::{
+    Asker, ClientIdentity, Handshakes, Question, Schedule, Store, StoreError, Vault, Wake,
+};
+use crate::sealing::open;
 use crate::wake::wake_all;
 
 /// How receivers are asked.
@@ -48,6 +52,8 @@ pub struct HandshakeLoop {
     asker: Arc<dyn Asker>,
     schedule: Arc<dyn Schedule>,
     options: HandshakeOptions,
+    /// Where client certificates are, and what opens them.
+    certificates: Option<(Arc<dyn Store>, Arc<dyn Vault>)>,
     failures: Backoff,
 }
 
@@ -65,8 +71,16 @@ impl HandshakeLoop {
             asker,
             schedule,
             options,
+            certificates: None,
             failures: Backoff::new(FAILURE_BACKOFF.0, FAILURE_BACKOFF.1),
         }
+    }
+
+    /// The same, showing the client certificates of destinations that have one.
+    #[must_use]
+    pub fn showing_certificates(mut self, store: Arc<dyn Store>, vault: Arc<dyn Vault>) -> Self {
+        self.certificates = Some((store, vault));
+        self
     }
 
     /// Asks until `shutdown`. Questions that are under way then are left: they are asked
@@ -88,7 +102,7 @@ impl HandshakeLoop {
     /// Asks those that are due, up to a batch of them at once. Returns how long to wait
     /// until the next look.
     pub async fn tick(&mut self) -> Duration {
-        let questions = match self.handshakes.take_handshakes(self.options.batch).await {
+        let mut questions = match self.handshakes.take_handshakes(self.options.batch).await {
             Ok(questions) => questions,
             Err(error) => {
                 tracing::warn!(%error, "handshakes not looked at, will look again");
@@ -96,10 +110,39 @@ impl HandshakeLoop {
             }
         };
         self.failures.succeeded();
+        self.identify(&mut questions).await;
         join_all(questions.iter().map(|one| self.ask(one))).await;
         match u32::try_from(questions.len()).is_ok_and(|asked| asked >= self.options.batch) {
             true => Duration::ZERO,
             false => self.options.every,
+        }
+    }
+
+    /// Where a certificate cannot be had, the receiver is asked without it, and says what
+    /// it thinks of that.
+    async fn identify(&self, questions: &mut [Question]) {
+        let Some((store, vault)) = &self.certificates else {
+            return;
+        };
+        let ids: Vec<_> = questions.iter().map(|one| one.destination).collect();
+        if ids.is_empty() {
+            return;
+        }
+        let targets = match store.targets(&ids).await {
+            Ok(targets) => targets,
+            Err(error) => {
+                tracing::warn!(%error, "client certificates not read");
+                return;
+            }
+        };
+        let identities: HashMap<_, ClientIdentity> = (targets.iter())
+            .filter_map(|target| {
+                let opened = open(vault.as_ref(), &target.secrets).ok()?;
+                Some((target.destination, opened.identity?))
+            })
+            .collect();
+        for question in questions {
+            question.identity = identities.get(&question.destination).cloned();
         }
     }
 

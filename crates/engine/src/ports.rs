@@ -10,7 +10,7 @@
 //! into it themselves, [`Operations`] and [`OperationsBook`] are where operators
 //! learn what they must know, [`Notices`] and [`Post`] carry it to people, [`Survey`] is what metrics are sampled from, [`Tallies`] counts what came of requests, [`Overview`] and [`Sessions`] are the dashboard's, and [`SecretStore`] as seen by those who sign;
 //! [`Spans`] and [`TraceBook`] are for those who trace; a
-//! [`Vault`] closes and opens what that keeps. Each method is one
+//! [`Vault`] closes and opens what that keeps, a [`Granter`] asks for tokens and a [`TokenBook`] says where there are none. Each method is one
 //! atomic business step over a batch, named for its caller. Its documentation
 //! says the effect, what a retry does, and what a crash half-way leaves.
 //!
@@ -46,6 +46,7 @@ mod store;
 mod survey;
 mod tallies;
 mod tenants;
+mod tokens;
 mod vault;
 mod wakes;
 pub mod wanted;
@@ -78,5 +79,6 @@ pub use store::*;
 pub use survey::*;
 pub use tallies::*;
 pub use tenants::*;
+pub use tokens::*;
 pub use vault::*;
 pub use wakes::*;

@@ -41,8 +41,8 @@ use crate::ingest::{Ingest, IngestLoop, IngestOptions};
 use crate::notices::{NoticesLoop, NoticesOptions};
 use crate::notifier::{Notifier, NotifierOptions};
 use crate::ports::{
-    Asker, Backpressure, Catalog, DeliveryQueue, Handshakes, Notices, Operations, Outbox, Post,
-    Replays, Retain, Schedule, SecretStore, Sender, Store, Survey, Tallies, Vault,
+    Asker, Backpressure, Catalog, DeliveryQueue, Granter, Handshakes, Notices, Operations, Outbox,
+    Post, Replays, Retain, Schedule, SecretStore, Sender, Store, Survey, Tallies, TokenBook, Vault,
 };
 use crate::reaper::{Reaper, ReaperOptions};
 use crate::relay::{Relay, RelayOptions};
@@ -89,8 +89,20 @@ pub struct Ports {
     pub replays: Option<Arc<dyn Replays>>,
     /// Receivers that are asked before anything is sent to them.
     pub asking: Option<Asking>,
+    /// Tokens, by which some receivers let requests in. A worker without it sends nothing
+    /// to those.
+    pub tokens: Option<TokenPorts>,
     /// What people are told, and how.
     pub noticing: Option<Noticing>,
+}
+
+/// What the worker needs for tokens.
+#[derive(Clone)]
+pub struct TokenPorts {
+    /// Asks for them.
+    pub granter: Arc<dyn Granter>,
+    /// Where it is written down that there are none.
+    pub book: Arc<dyn TokenBook>,
 }
 
 /// What the handshake loop needs.
@@ -426,12 +438,11 @@ impl Builder {
     fn handshake(&self) -> Option<HandshakeLoop> {
         let Asking { handshakes, asker } = self.ports.asking.clone()?;
         let options = HandshakeOptions::default();
-        Some(HandshakeLoop::new(
-            handshakes,
-            asker,
-            self.schedule(),
-            options,
-        ))
+        let asking = HandshakeLoop::new(handshakes, asker, self.schedule(), options);
+        Some(match self.ports.vault.clone() {
+            Some(vault) => asking.showing_certificates(self.store(), vault),
+            None => asking,
+        })
     }
 
     fn notices(&self) -> Option<NoticesLoop> {
@@ -445,8 +456,12 @@ impl Builder {
         let options = self.settings.worker;
         let worker = Worker::new(self.store(), self.schedule(), queue, sender, options)
             .counting_suspends(self.settings.suspended);
-        Some(match self.ports.vault.clone() {
+        let worker = match self.ports.vault.clone() {
             Some(vault) => worker.opening_with(vault),
+            None => worker,
+        };
+        Some(match self.ports.tokens.clone() {
+            Some(TokenPorts { granter, book }) => worker.asking_for_tokens(granter, book),
             None => worker,
         })
     }

@@ -1,10 +1,15 @@
 //! Between a secret and what a store has of it.
 
+use std::sync::Arc;
+
+use domain::credentials::{CertificateFacts, ClientCertificate, OAuthClient};
 use domain::header::CustomHeaders;
 use domain::ids::SecretId;
 use domain::signature::{Key, Signer, SigningSecret};
 
-use crate::ports::{NONCE_BYTES, NewSecret, Place, SealedKind, SealedSecret, Vault, VaultError};
+use crate::ports::{
+    ClientIdentity, NONCE_BYTES, NewSecret, Place, SealedKind, SealedSecret, Vault, VaultError,
+};
 
 /// Why a secret is not added.
 pub const TOO_MANY: &str = "three secrets sign already: delete one, or wait until one has ended";
@@ -50,14 +55,71 @@ pub fn seal_headers(
     }
 }
 
-/// Opens all that a destination has: what signs its requests, and what it adds
-/// to them. All or nothing: which one did not open, and why.
-pub fn open(
+/// Seals a client certificate with its key; these facts stay readable.
+#[must_use]
+pub fn seal_certificate(
     vault: &dyn Vault,
-    sealed: &[SealedSecret],
-) -> Result<(Signer, CustomHeaders), (SecretId, VaultError)> {
+    place: Place,
+    nonce: &[u8; NONCE_BYTES],
+    (certificate, facts): (&ClientCertificate, &CertificateFacts),
+) -> NewSecret {
+    let place = Place {
+        kind: SealedKind::ClientCertificate,
+        ..place
+    };
+    NewSecret {
+        place,
+        sealed: vault.seal(&place, nonce, certificate.expose().as_bytes()),
+        shown: Some(facts.text()),
+    }
+}
+
+/// Seals what tokens are asked for with; all but the client's secret stays readable.
+#[must_use]
+pub fn seal_client(
+    vault: &dyn Vault,
+    place: Place,
+    nonce: &[u8; NONCE_BYTES],
+    client: &OAuthClient,
+) -> NewSecret {
+    let place = Place {
+        kind: SealedKind::OAuth2,
+        ..place
+    };
+    NewSecret {
+        place,
+        sealed: vault.seal(&place, nonce, client.expose().as_bytes()),
+        shown: Some(client.facts().text()),
+    }
+}
+
+/// All that a destination has, open.
+#[derive(Debug, Default)]
+pub struct Opened {
+    /// What signs its requests.
+    pub signer: Signer,
+    /// What it adds to them.
+    pub headers: CustomHeaders,
+    /// What its connections show.
+    pub identity: Option<ClientIdentity>,
+    /// What its tokens are asked for with.
+    pub client: Option<TokenClient>,
+}
+
+/// What tokens are asked for with.
+#[derive(Debug, Clone)]
+pub struct TokenClient {
+    /// Where it is kept: another client is another secret.
+    pub secret: SecretId,
+    /// The client.
+    pub client: Arc<OAuthClient>,
+}
+
+/// Opens all that a destination has: what signs its requests, and what it adds
+/// to them and shows. All or nothing: which one did not open, and why.
+pub fn open(vault: &dyn Vault, sealed: &[SealedSecret]) -> Result<Opened, (SecretId, VaultError)> {
     let mut keys = Vec::new();
-    let mut headers = CustomHeaders::default();
+    let mut all = Opened::default();
     for one in sealed {
         let failed = |error| (one.place.secret, error);
         let opened = vault.open(&one.place, &one.sealed).map_err(failed)?;
@@ -74,10 +136,27 @@ pub fn open(
             }
             SealedKind::Headers => {
                 let parsed = CustomHeaders::parse(text);
-                headers = parsed.map_err(|_invalid| failed(VaultError::Invalid("headers")))?;
+                all.headers = parsed.map_err(|_invalid| failed(VaultError::Invalid("headers")))?;
+            }
+            SealedKind::ClientCertificate => {
+                let parsed = ClientCertificate::parse(text);
+                let invalid = |_| failed(VaultError::Invalid("client certificate"));
+                all.identity = Some(ClientIdentity {
+                    secret: one.place.secret,
+                    certificate: Arc::new(parsed.map_err(invalid)?),
+                });
+            }
+            SealedKind::OAuth2 => {
+                let parsed = OAuthClient::parse(text);
+                let invalid = |_| failed(VaultError::Invalid("OAuth2 client"));
+                all.client = Some(TokenClient {
+                    secret: one.place.secret,
+                    client: Arc::new(parsed.map_err(invalid)?),
+                });
             }
             SealedKind::Notice => return Err(failed(VaultError::Invalid("secret"))),
         }
     }
-    Ok((Signer::new(keys), headers))
+    all.signer = Signer::new(keys);
+    Ok(all)
 }

@@ -30,6 +30,7 @@ mod sends;
 mod spreads;
 mod standing;
 mod targets;
+mod tokens;
 mod tries;
 mod turned_away;
 
@@ -43,7 +44,9 @@ use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::ports::{DeliveryQueue, NoVault, Schedule, Sender, Store, Vault};
+use crate::ports::{
+    DeliveryQueue, Granter, NoTokens, NoVault, Schedule, Sender, Store, TokenBook, Vault,
+};
 use crate::store_clock::{SharedClock, Suspended, never_suspended};
 use crate::warm::warm_worker;
 pub use domain::slow::places_of_the_slow;
@@ -60,6 +63,7 @@ use room::BatchRoom;
 use sends::Sends;
 use spreads::Spreads;
 use targets::Targets;
+use tokens::Tokens;
 use turned_away::TurnedAway;
 
 /// How a worker runs.
@@ -103,6 +107,8 @@ pub struct Worker {
     queue: Arc<dyn DeliveryQueue>,
     sender: Arc<dyn Sender>,
     vault: Arc<dyn Vault>,
+    granter: Arc<dyn Granter>,
+    book: Arc<dyn TokenBook>,
     options: WorkerOptions,
     suspended: Suspended,
 }
@@ -123,6 +129,8 @@ impl Worker {
             queue,
             sender,
             vault: Arc::new(NoVault),
+            granter: Arc::new(NoTokens),
+            book: Arc::new(NoTokens),
             options,
             suspended: never_suspended,
         }
@@ -133,6 +141,19 @@ impl Worker {
     #[must_use]
     pub fn opening_with(mut self, vault: Arc<dyn Vault>) -> Self {
         self.vault = vault;
+        self
+    }
+
+    /// The same, with what asks for tokens, and where it is written down that there are
+    /// none. Without them it sends nothing to destinations that are let in by a token.
+    #[must_use]
+    pub fn asking_for_tokens(
+        mut self,
+        granter: Arc<dyn Granter>,
+        book: Arc<dyn TokenBook>,
+    ) -> Self {
+        self.granter = granter;
+        self.book = book;
         self
     }
 
@@ -170,13 +191,16 @@ impl Worker {
         let spreads = Arc::new(Spreads::new(Arc::clone(&self.store)));
         let mut measuring = JoinSet::new();
         measuring.spawn(Arc::clone(&spreads).run());
+        let (granter, book) = (Arc::clone(&self.granter), Arc::clone(&self.book));
+        let tokens = Arc::new(Tokens::new(granter, book, Arc::clone(&rng)));
+        measuring.spawn(Arc::clone(&tokens).run());
         // Not before it is introduced: a run that finds no worker looks again
         // after a second.
         warm_worker(self.store.as_ref(), identity.current()).await;
         let deliverer = self.deliverer(
             &mut statements,
             (clock, &identity),
-            spreads,
+            (spreads, tokens),
             (places, rng),
             &shutdown,
         );
@@ -210,7 +234,7 @@ impl Worker {
         &self,
         statements: &mut JoinSet<()>,
         (clock, identity): (Arc<SharedClock>, &Arc<Identity>),
-        spreads: Arc<Spreads>,
+        (spreads, tokens): (Arc<Spreads>, Arc<Tokens>),
         (places, rng): (u32, Arc<Mutex<StdRng>>),
         shutdown: &CancellationToken,
     ) -> Deliverer {
@@ -244,6 +268,7 @@ impl Worker {
             sends,
             spreads,
             turned_away,
+            tokens,
             places,
             batch_room: BatchRoom::new(),
             rng,

@@ -41,6 +41,7 @@ pub mod bulk;
 mod caller;
 pub mod cancel;
 pub mod compliance;
+pub mod credentials;
 pub mod dead_letters;
 pub mod destination_health;
 pub mod destinations;

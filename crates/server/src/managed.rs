@@ -112,6 +112,8 @@ impl Destinations for ManagedDestinations {
             limits: wanted.limits,
             secret: draft(secret),
             headers: Vec::new(),
+            client_certificate: None,
+            oauth2: None,
             pass_traceparent: false,
             handshake: Handshake::None,
         };
@@ -159,6 +161,8 @@ impl Destinations for ManagedDestinations {
                 count: Some(limits.count),
             },
             headers: None,
+            client_certificate: None,
+            oauth2: None,
         };
         let changed = service.change_destination(id, edit).await;
         changed.map(drop).map_err(refusal)

@@ -12,12 +12,12 @@ use adapters::redis::RedisSchedule;
 use adapters::sqlite::{SqliteStore, system_clock};
 use anyhow::Context;
 use engine::ports::{
-    Asker, Backlog, Backpressure, Catalog, DeliveryQueue, Handshakes, Keys, LimitRequests,
+    Asker, Backlog, Backpressure, Catalog, DeliveryQueue, Granter, Handshakes, Keys, LimitRequests,
     Managers, Notices, Operations, OperationsBook, Outbox, Overview, Post, Replays, Retain,
     Schedule, SecretStore, Sender, Sessions, Store, StoreError, Survey, Tallies, Tenants,
-    TraceBook, Vault,
+    TokenBook, TraceBook, Vault,
 };
-use engine::roles::{self, Asking, Noticing, Surveyed};
+use engine::roles::{self, Asking, Noticing, Surveyed, TokenPorts};
 
 use crate::config::{
     ConfigError, Database, QueueConfig, QueuePlace, ScheduleConfig, SchedulePlace, SecretUrl,
@@ -50,6 +50,7 @@ pub trait Stored:
     + Managers
     + TraceBook
     + Handshakes
+    + TokenBook
 {
 }
 
@@ -72,6 +73,7 @@ pub struct Parts {
     pub queue: Option<Arc<dyn DeliveryQueue>>,
     pub sender: Arc<dyn Sender>,
     pub asker: Arc<dyn Asker>,
+    pub granter: Arc<dyn Granter>,
     /// Carries what people are told.
     pub post: Arc<dyn Post>,
     /// The store, for what people read.
@@ -132,6 +134,7 @@ impl Parts {
             schedule: connect_schedule(schedule).await?,
             queue,
             asker: Arc::clone(&sender) as _,
+            granter: Arc::clone(&sender) as _,
             post: post(None, Arc::clone(&sender) as _),
             sender,
         })
@@ -170,6 +173,10 @@ impl Parts {
             asking: Some(Asking {
                 handshakes: stored(),
                 asker: Arc::clone(&self.asker),
+            }),
+            tokens: Some(TokenPorts {
+                granter: Arc::clone(&self.granter),
+                book: stored(),
             }),
             noticing: Some(Noticing {
                 notices: stored(),

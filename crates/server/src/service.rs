@@ -17,8 +17,8 @@ use domain::ingest_limit::IngestLimit;
 use domain::policy::LimitSettings;
 use engine::ports::{
     Acceptance, AttemptFilter, AttemptPage, AttemptView, Backlog, Catalog, CatalogError,
-    Destination, DestinationChange, EventFilter, EventPage, EventSummary, HeadersChange,
-    LimitRequests, Manager, Managers, NewDestination, OperationsBook, Payload, Schedule, Tenants,
+    Destination, DestinationChange, EventFilter, EventPage, EventSummary, LimitRequests, Manager,
+    Managers, NewDestination, OperationsBook, Payload, Schedule, Shown, SingleChange, Tenants,
     Wake,
 };
 use serde_json::Value;
@@ -32,6 +32,7 @@ pub mod backlog;
 pub mod bulkhead;
 pub mod ceilings;
 pub mod compliance;
+pub mod credentials;
 pub mod error;
 pub mod event;
 pub mod handshake;
@@ -55,6 +56,7 @@ pub mod tenancy;
 pub mod whose;
 
 pub use backlog::{CancelCursor, CancelDraft, CancelledPart};
+use credentials::{CertificateDraft, ClientDraft, Wanted};
 pub use error::ServiceError;
 pub use event::EventDraft;
 pub use health::StateAndHealth;
@@ -128,13 +130,19 @@ pub struct DestinationDraft {
     pub handshake: Handshake,
     pub secret: SecretDraft,
     pub headers: Vec<(String, Hidden)>,
+    /// What its connections show.
+    pub client_certificate: Option<CertificateDraft>,
+    /// What its tokens are asked for with.
+    pub oauth2: Option<ClientDraft>,
 }
 
-/// A destination, and the names of the headers that it adds.
+/// A destination, and what may be shown of what it adds and shows.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Described {
     pub destination: Destination,
-    pub header_names: Vec<String>,
+    pub shown: Shown,
+    /// Its client certificate ends within [`ENDS_SOON`](domain::credentials::ENDS_SOON).
+    pub certificate_ends_soon: bool,
 }
 
 /// What somebody wants changed; `None` leaves it as it is.
@@ -152,6 +160,10 @@ pub struct DestinationEdit {
     pub handshake: Option<Handshake>,
     /// All headers, as they shall be from now on.
     pub headers: Option<Vec<(String, Hidden)>>,
+    /// `Some(None)` removes it.
+    pub client_certificate: Option<Option<CertificateDraft>>,
+    /// `Some(None)` removes it.
+    pub oauth2: Option<Option<ClientDraft>>,
 }
 
 /// An event that is durable.
@@ -244,6 +256,11 @@ impl Service {
     ) -> Result<(Described, MadeSecret), ServiceError> {
         self.check(&draft)?;
         ceilings::check(&self.ceiling().await?, &draft.limits)?;
+        let wanted = Wanted {
+            headers: Some(draft.headers),
+            certificate: Some(draft.client_certificate),
+            client: Some(draft.oauth2),
+        };
         let new = NewDestination {
             id: DestinationId(self.mint.uuid()),
             external_id: draft.external_id,
@@ -257,9 +274,8 @@ impl Service {
         };
         let (secret, made) = self.new_secret(new.id, &draft.secret)?;
         let mut sealed = vec![secret];
-        if let HeadersChange::Set(headers) = self.new_headers(new.id, draft.headers)? {
-            sealed.push(headers);
-        }
+        let singles = self.new_singles(new.id, (&new.url, wanted))?;
+        sealed.extend(singles.iter().filter_map(SingleChange::set).cloned());
         let tenant = self.tenant;
         let created = match &self.manager {
             None => {
@@ -300,7 +316,14 @@ impl Service {
         self.check(&draft)?;
         let current = self.catalog.destination(self.tenant, found).await?;
         ceilings::check_change(&current, &draft.limits)?;
-        let headers = self.headers_that_differ(found, draft.headers).await?;
+        let wanted = Wanted {
+            headers: Some(draft.headers),
+            certificate: Some(draft.client_certificate),
+            client: Some(draft.oauth2),
+        };
+        let singles = self
+            .singles_that_differ(found, (&draft.url, wanted))
+            .await?;
         let change = DestinationChange {
             external_id: None,
             name: Some(draft.name),
@@ -312,7 +335,7 @@ impl Service {
             pass_traceparent: Some(draft.pass_traceparent),
             handshake: Some(draft.handshake),
         };
-        Ok((self.changed(found, &change, &headers).await?, None))
+        Ok((self.changed(found, &change, &singles).await?, None))
     }
 
     fn check(&self, draft: &DestinationDraft) -> Result<(), ServiceError> {
@@ -332,10 +355,10 @@ impl Service {
         &self,
         id: DestinationId,
         change: &DestinationChange,
-        headers: &HeadersChange,
+        singles: &[SingleChange],
     ) -> Result<Described, ServiceError> {
         let changed = (self.signing.secrets)
-            .change_destination_with(self.managed(id), change, headers)
+            .change_destination_with(self.managed(id), change, singles)
             .await?;
         self.look_now(id).await;
         self.described(changed).await
@@ -347,13 +370,18 @@ impl Service {
     }
 
     async fn described(&self, destination: Destination) -> Result<Described, ServiceError> {
-        let mut names = (self.signing.secrets)
-            .header_names(&[destination.id])
-            .await?;
-        Ok(Described {
+        let mut shown = self.signing.secrets.shown(&[destination.id]).await?;
+        Ok(self.describing(destination, shown.pop().unwrap_or_default()))
+    }
+
+    fn describing(&self, destination: Destination, shown: Shown) -> Described {
+        let now = self.mint.now();
+        let certificate = shown.certificate.as_ref();
+        Described {
             destination,
-            header_names: names.pop().unwrap_or_default(),
-        })
+            certificate_ends_soon: certificate.is_some_and(|facts| facts.ends_soon(now)),
+            shown,
+        }
     }
 
     /// A page in id order, which is about the order of creation.
@@ -365,12 +393,9 @@ impl Service {
         rules::page(limit)?;
         let found = (self.reading.catalog.destinations(self.tenant, after, limit)).await?;
         let ids: Vec<_> = found.iter().map(|destination| destination.id).collect();
-        let names = self.signing.secrets.header_names(&ids).await?;
-        let described = found.into_iter().zip(names);
-        let described = described.map(|(destination, header_names)| Described {
-            destination,
-            header_names,
-        });
+        let shown = self.signing.secrets.shown(&ids).await?;
+        let described = found.into_iter().zip(shown);
+        let described = described.map(|(destination, shown)| self.describing(destination, shown));
         Ok(described.collect())
     }
 
@@ -391,10 +416,14 @@ impl Service {
             rules::event_types(event_types)?;
         }
         let filter = edit.filter.map(rules::filter).transpose()?;
-        let headers = match edit.headers {
-            Some(headers) => self.new_headers(id, headers)?,
-            None => HeadersChange::Keep,
+        let wanted = Wanted {
+            headers: edit.headers,
+            certificate: edit.client_certificate,
+            client: edit.oauth2,
         };
+        let singles = self
+            .changed_singles(id, (edit.url.as_deref(), wanted))
+            .await?;
         let limits = if edit.limits.is_empty() {
             None
         } else {
@@ -415,7 +444,7 @@ impl Service {
             pass_traceparent: edit.pass_traceparent,
             handshake: edit.handshake,
         };
-        self.changed(id, &change, &headers).await
+        self.changed(id, &change, &singles).await
     }
 
     pub async fn delete_destination(&self, id: DestinationId) -> Result<(), ServiceError> {

@@ -286,6 +286,8 @@ macro_rules! store_contract {
             headers_are_set_and_cleared
             a_new_url_and_its_headers_come_together
             another_tenant_has_no_say
+            credentials_are_set_shown_and_cleared
+            why_there_is_no_token_is_written_down
             a_deleted_destination_forgets_its_secrets
             secrets_under_other_keys_are_paged
             a_secret_is_sealed_anew_only_as_it_was_opened

@@ -190,6 +190,7 @@ impl Ports {
             replays: Some(store()),
             // Nobody has secrets to seal anew, an outbox or a handshake, nobody reads metrics
             // and tallies, and no person is told.
+            tokens: None,
             noticing: None,
             secrets: None,
             outbox: None,

@@ -39,6 +39,7 @@ fn request(attempt: i64) -> Request {
         content_type: "text/plain".to_owned(),
         payload: Bytes::new(),
         signature: None,
+        token: None,
         headers: Arc::default(),
         timeout: TIMEOUT,
         trace: None,
@@ -57,6 +58,7 @@ async fn exchange(sender: &ModelSender) -> (Result<Response, SendError>, Duratio
         secrets: Vec::new(),
         pass_traceparent: false,
         names_origin: false,
+        identity: None,
     };
     let answer = match sender.prepare(&target).await {
         Ok(prepared) => prepared.send(request(7), FirstByte::default()).await,

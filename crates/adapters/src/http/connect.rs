@@ -7,18 +7,18 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::ports::SendError;
+use engine::ports::{ClientIdentity, SendError};
 use rustls::ClientConfig;
 use rustls::client::Resumption;
 use rustls::pki_types::CertificateDer;
 use rustls_platform_verifier::Verifier;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
-use tokio_rustls::TlsConnector;
 
 use super::connection::Connection;
 use super::dial::Dial;
 use super::endpoint::{Endpoint, Origin, Scheme};
+use super::identities::Identities;
 use super::policy::{Policy, Vetted};
 use super::proxy::ProxyAway;
 use super::resolve::Resolver;
@@ -38,7 +38,7 @@ pub(super) struct Connector {
     resolver: Resolver,
     dial: Arc<dyn Dial>,
     /// Or why there is no TLS on this host.
-    tls: Result<TlsConnector, String>,
+    tls: Result<Identities, String>,
 }
 
 impl Connector {
@@ -53,17 +53,26 @@ impl Connector {
             resolver: Resolver::new(name_servers),
             dial,
             tls: tls_config(extra_roots)
-                .map(|config| TlsConnector::from(Arc::new(config)))
+                .map(Identities::new)
                 .map_err(|error| error.to_string()),
         }
     }
 
-    pub(super) fn tls(&self) -> Result<&TlsConnector, SendError> {
+    pub(super) fn tls(&self) -> Result<&Identities, SendError> {
         self.tls.as_ref().map_err(|why| failed("tls", why))
     }
 
-    pub(super) async fn connect(&self, endpoint: &Endpoint) -> Result<Connection, SendError> {
+    /// As this one, or as nobody.
+    pub(super) async fn connect(
+        &self,
+        endpoint: &Endpoint,
+        identity: Option<&ClientIdentity>,
+    ) -> Result<Connection, SendError> {
         let origin = &endpoint.origin;
+        if identity.is_some() && origin.scheme == Scheme::Http {
+            let problem = "a client certificate can only be shown over https";
+            return Err(SendError::Refused(problem.to_owned()));
+        }
         let addresses = self.resolver.choose(origin, &self.policy).await?;
         let tcp = self.connect_first(&addresses).await?;
         // A request is written in one piece: waiting to fill a segment would
@@ -72,7 +81,7 @@ impl Connector {
             .map_err(|error| failed("tcp", &error))?;
         let stream: Stream = match origin.scheme {
             Scheme::Http => Box::new(tcp),
-            Scheme::Https => self.secure(tcp, origin).await?,
+            Scheme::Https => self.secure(tcp, (origin, identity)).await?,
         };
         Connection::open(stream)
             .await
@@ -105,8 +114,13 @@ impl Connector {
         }
     }
 
-    async fn secure(&self, tcp: TcpStream, origin: &Origin) -> Result<Stream, SendError> {
-        let handshake = self.tls()?.connect(origin.server_name()?, tcp);
+    async fn secure(
+        &self,
+        tcp: TcpStream,
+        (origin, identity): (&Origin, Option<&ClientIdentity>),
+    ) -> Result<Stream, SendError> {
+        let tls = self.tls()?.of(identity)?;
+        let handshake = tls.connect(origin.server_name()?, tcp);
         match timeout(TLS_TIMEOUT, handshake).await {
             Ok(Ok(stream)) => Ok(Box::new(stream)),
             Ok(Err(error)) => Err(failed("tls", &error)),

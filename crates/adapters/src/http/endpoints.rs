@@ -58,6 +58,7 @@ mod tests {
             secrets: Vec::new(),
             pass_traceparent: false,
             names_origin: false,
+            identity: None,
         }
     }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
+use domain::credentials::OAuthClient;
 use domain::handshake::{Origin, Reply};
 use domain::header::CustomHeaders;
 use domain::signals::RawSignals;
@@ -14,7 +15,7 @@ use domain::signature::HeaderPrefix;
 use domain::trace::TraceContext;
 use engine::ports::{
     BATCH_BODY_BYTES, FirstByte, Prepared, READ_BODY_BYTES, Request, Response, STORED_BODY_BYTES,
-    SendError,
+    SendError, TokenAnswer,
 };
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, Version};
@@ -27,8 +28,9 @@ use super::connections::Connections;
 use super::endpoint::Endpoint;
 use super::metered::{MIN_BYTES_PER_SECOND, Meter, SLOW_START};
 use super::pool::{Key, Returned};
+use super::token::token_request;
 
-const USER_AGENT: &str = concat!("Paceline/", env!("CARGO_PKG_VERSION"));
+pub(super) const USER_AGENT: &str = concat!("Paceline/", env!("CARGO_PKG_VERSION"));
 
 /// Our own word for the number of the try.
 const PACELINE_TRY: HeaderName = HeaderName::from_static("paceline-try");
@@ -103,6 +105,26 @@ impl Exchange {
             status: answer.status,
             allowed_origin: text(WEBHOOK_ALLOWED_ORIGIN),
             allowed_rate: text(WEBHOOK_ALLOWED_RATE),
+        })
+    }
+
+    /// Asks a token server. Of its answer's body as much is kept as of any other.
+    pub(super) async fn ask_for_token(
+        mut self,
+        client: &OAuthClient,
+        limit: Duration,
+    ) -> Result<TokenAnswer, SendError> {
+        let request = token_request(&self.endpoint, client)?;
+        let caps = Caps {
+            read: READ_BODY_BYTES,
+            kept: STORED_BODY_BYTES,
+        };
+        let (answer, _) = self
+            .exchange(request, FirstByte::default(), (limit, caps))
+            .await?;
+        Ok(TokenAnswer {
+            status: answer.status,
+            body: answer.body,
         })
     }
 
@@ -253,6 +275,12 @@ fn outgoing(
     *outgoing.uri_mut() = endpoint.request_target.clone();
     let headers = outgoing.headers_mut();
     add(headers, &request.headers)?;
+    if let Some(token) = &request.token {
+        let value = HeaderValue::from_str(&token.authorization());
+        let mut value = value.map_err(|_invalid| bad("token"))?;
+        value.set_sensitive(true);
+        headers.insert(header::AUTHORIZATION, value);
+    }
     // Ours after the destination's: whatever came through, these stand.
     headers.insert(header::HOST, endpoint.authority.clone());
     for (name, value) in ours {

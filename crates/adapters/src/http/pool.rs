@@ -8,12 +8,13 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use domain::ids::DestinationId;
+use domain::ids::{DestinationId, SecretId};
 use tokio::time::Instant;
 
 use super::endpoint::Origin;
 
-/// Who may share a connection: the same destination at the same origin.
+/// Who may share a connection: the same destination at the same origin, with the same
+/// client certificate.
 /// Destinations do not share, so that none sees another's traffic or pays for
 /// another's closed connections; an epoch is not part of it, for a change of
 /// limits does not change the connection.
@@ -21,6 +22,8 @@ use super::endpoint::Origin;
 pub(super) struct Key {
     pub(super) destination: DestinationId,
     pub(super) origin: Arc<Origin>,
+    /// Where the certificate is kept that it shows.
+    pub(super) identity: Option<SecretId>,
 }
 
 /// See the fields of the same meaning in `HttpOptions`.
@@ -176,6 +179,7 @@ mod tests {
                 host: Host::Domain("example.com".to_owned()),
                 port: 80,
             }),
+            identity: None,
         }
     }
 
@@ -197,6 +201,19 @@ mod tests {
         assert_eq!(pool.take(&key(1), now), (Some(10), vec![]));
         assert_eq!(pool.take(&key(1), now), (None, vec![]));
         assert!(pool.turns.is_empty());
+    }
+
+    #[test]
+    fn a_connection_is_for_one_certificate() {
+        let (mut pool, now) = (Pool::new(LIMITS), Instant::now());
+        let shown = |secret: u128| Key {
+            identity: Some(SecretId(Uuid::from_u128(secret))),
+            ..key(1)
+        };
+        pool.put(shown(7), fresh(10, now), now);
+        assert_eq!(pool.take(&key(1), now), (None, vec![]), "none");
+        assert_eq!(pool.take(&shown(8), now), (None, vec![]), "another");
+        assert_eq!(pool.take(&shown(7), now), (Some(10), vec![]));
     }
 
     #[test]

@@ -21,9 +21,9 @@ use rustls::pki_types::ServerName;
 const MOST: usize = 512;
 
 /// What is known of each server.
-#[derive(Default)]
 pub(super) struct Sessions {
     known: Mutex<Known>,
+    most: usize,
 }
 
 #[derive(Default)]
@@ -41,13 +41,30 @@ struct Session {
     tls13: Option<Tls13ClientSessionValue>,
 }
 
+impl Default for Sessions {
+    fn default() -> Self {
+        Self {
+            known: Mutex::default(),
+            most: MOST,
+        }
+    }
+}
+
 impl Sessions {
+    /// Of the one server that a client certificate is shown to.
+    pub(super) fn of_one() -> Self {
+        Self {
+            most: 1,
+            ..Self::default()
+        }
+    }
+
     fn learn(&self, server: ServerName<'static>, what: impl FnOnce(&mut Session)) {
         let mut known = self.known();
         if let Some(session) = known.servers.get_mut(&server) {
             return what(session);
         }
-        if known.order.len() >= MOST
+        if known.order.len() >= self.most
             && let Some(first) = known.order.pop_front()
         {
             known.servers.remove(&first);

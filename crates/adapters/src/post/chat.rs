@@ -32,6 +32,7 @@ pub(super) async fn send(
         batches: false,
         pass_traceparent: false,
         names_origin: false,
+        identity: None,
         secrets: Vec::new(),
     };
     let prepared = sender.prepare(&target).await.map_err(|e| unsent(&e))?;
@@ -44,6 +45,7 @@ pub(super) async fn send(
         content_type: "application/json".to_owned(),
         payload: Bytes::from(json!({ "text": text(message) }).to_string()),
         signature: None,
+        token: None,
         headers: Arc::new(CustomHeaders::default()),
         trace: None,
         timeout: TIMEOUT,

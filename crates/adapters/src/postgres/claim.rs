@@ -50,6 +50,7 @@ pub(super) async fn targets(
                 batches,
                 pass_traceparent,
                 names_origin,
+                identity: None,
                 secrets: Vec::new(),
             },
         )

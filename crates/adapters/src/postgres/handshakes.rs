@@ -65,6 +65,7 @@ impl DueRow {
             destination: DestinationId(self.id),
             url: self.url.clone(),
             per_minute: asked_rate(&own.or_tier(&tier)),
+            identity: None,
         })
     }
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use domain::ids::{DestinationId, SecretId, TenantId};
 use engine::ports::{
-    CatalogError, Destination, DestinationChange, HeadersChange, Managed, NewDestination,
-    NewSecret, Resealed, SealedSecret, Secret, SecretStore, StoreError,
+    CatalogError, Destination, DestinationChange, Managed, NewDestination, NewSecret, Resealed,
+    SealedSecret, Secret, SecretStore, Shown, SingleChange, StoreError, TokenBook, TokenNote,
 };
 
 use super::PostgresStore;
@@ -30,17 +30,14 @@ impl SecretStore for PostgresStore {
         &self,
         of: Managed<'_>,
         change: &DestinationChange,
-        headers: &HeadersChange,
+        singles: &[SingleChange],
     ) -> Result<Destination, CatalogError> {
-        let step = || secrets::change_destination_with(&self.pool, of, change, headers);
+        let step = || secrets::change_destination_with(&self.pool, of, change, singles);
         answered(retried(step).await?)
     }
 
-    async fn header_names(
-        &self,
-        destinations: &[DestinationId],
-    ) -> Result<Vec<Vec<String>>, CatalogError> {
-        Ok(retried(|| secrets::header_names(&self.pool, destinations)).await?)
+    async fn shown(&self, destinations: &[DestinationId]) -> Result<Vec<Shown>, CatalogError> {
+        Ok(retried(|| secrets::shown(&self.pool, destinations)).await?)
     }
 
     async fn secrets(
@@ -85,5 +82,12 @@ impl SecretStore for PostgresStore {
 
     async fn keys_in_use(&self) -> Result<Vec<(String, u64)>, StoreError> {
         Ok(retried(|| secrets::keys_in_use(&self.pool)).await?)
+    }
+}
+
+#[async_trait]
+impl TokenBook for PostgresStore {
+    async fn note_tokens(&self, notes: &[TokenNote]) -> Result<(), StoreError> {
+        Ok(retried(|| secrets::note_tokens(&self.pool, notes)).await?)
     }
 }

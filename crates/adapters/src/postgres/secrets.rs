@@ -1,4 +1,4 @@
-//! Secrets and headers: sealed rows. What a change of them does to permits is
+//! Secrets, headers and whatever else a destination shows: sealed rows. What a change of them does to permits is
 //! the triggers' business: it bumps the epoch.
 
 use std::collections::HashMap;
@@ -9,8 +9,9 @@ use domain::ids::{DestinationId, SecretId, TenantId};
 use domain::signature::MAX_LIVE_SECRETS;
 use domain::time::{Timestamp, micros};
 use engine::ports::{
-    CatalogError, Destination, DestinationChange, HeadersChange, Managed, NewDestination,
-    NewSecret, Place, Resealed, Sealed, SealedKind, SealedSecret, Secret, Target,
+    CatalogError, Destination, DestinationChange, Managed, NewDestination, NewSecret, Place,
+    Resealed, Sealed, SealedKind, SealedSecret, Secret, Shown, SingleChange, StoreError, Target,
+    TokenNote, TokenTrouble,
 };
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
@@ -96,7 +97,7 @@ pub(super) async fn change_destination_with(
     pool: &PgPool,
     of: Managed<'_>,
     change: &DestinationChange,
-    headers: &HeadersChange,
+    singles: &[SingleChange],
 ) -> Result<Option<Destination>, Failure> {
     let (tenant, id) = (of.tenant, of.destination);
     if let Some(limits) = &change.limits {
@@ -106,18 +107,21 @@ pub(super) async fn change_destination_with(
     catalog::lock_tier(&mut transaction, tenant).await?;
     holder::check(&mut transaction, of).await?;
     catalog::update(&mut transaction, tenant, id, change).await?;
-    if *headers != HeadersChange::Keep {
+    if !singles.is_empty() {
         bump_epoch(&mut transaction, id).await?;
+    }
+    for single in singles {
         sqlx::query(
-            "-- change_destination: headers
-            delete from destination_secrets where destination_id = $1 and kind = 'headers'",
+            "-- change_destination: what it has one of
+            delete from destination_secrets where destination_id = $1 and kind = $2",
         )
         .bind(id.0)
+        .bind(single.kind().as_str())
         .execute(&mut *transaction)
         .await?;
-    }
-    if let HeadersChange::Set(new) = headers {
-        insert(&mut transaction, new).await?;
+        if let Some(new) = single.set() {
+            insert(&mut transaction, new).await?;
+        }
     }
     let changed = catalog::destination(&mut *transaction, tenant, id).await?;
     transaction.commit().await?;
@@ -160,29 +164,106 @@ pub(super) async fn insert(connection: &mut PgConnection, new: &NewSecret) -> Re
     Ok(created_at)
 }
 
-pub(super) async fn header_names(
+#[derive(sqlx::FromRow)]
+struct SingleRow {
+    destination_id: Uuid,
+    kind: String,
+    shown: Option<String>,
+    trouble: Option<String>,
+    troubled_at: Option<i64>,
+}
+
+pub(super) async fn shown(
     pool: &PgPool,
     destinations: &[DestinationId],
-) -> Result<Vec<Vec<String>>, Failure> {
+) -> Result<Vec<Shown>, Failure> {
     let ids: Vec<Uuid> = destinations.iter().map(|id| id.0).collect();
-    let rows: Vec<(Uuid, Option<String>)> = sqlx::query_as(
-        "-- header_names
-        select destination_id, shown from destination_secrets
-        where destination_id = any ($1) and kind = 'headers'",
+    let rows: Vec<SingleRow> = sqlx::query_as(
+        "-- shown
+        select destination_id, kind, shown, trouble, micros(troubled_at) as troubled_at
+        from destination_secrets
+        where destination_id = any ($1) and kind in ('headers', 'client_certificate', 'oauth2')",
     )
     .bind(&ids)
     .fetch_all(pool)
     .await?;
-    let names: HashMap<Uuid, Option<String>> = rows.into_iter().collect();
-    let names_of = |id| {
-        let shown = names.get(id).cloned().flatten().unwrap_or_default();
-        shown.split_whitespace().map(str::to_owned).collect()
+    let mut found: HashMap<Uuid, Shown> = HashMap::new();
+    for row in rows {
+        let id = row.destination_id;
+        let kind: SealedKind = word("destination_secrets", "kind", id, &row.kind)?;
+        let of = found.entry(id).or_default();
+        of.add(kind, row.shown.as_deref().unwrap_or_default())
+            .map_err(|malformed| {
+                Failure::Corrupt(StoreError::Corrupt {
+                    table: "destination_secrets",
+                    column: "shown",
+                    row: id.to_string(),
+                    problem: malformed.to_string(),
+                })
+            })?;
+        if let (Some(words), Some(at)) = (row.trouble, time(row.troubled_at)) {
+            of.token_trouble = Some(TokenTrouble { words, at });
+        }
+    }
+    Ok(ids
+        .iter()
+        .map(|id| found.remove(id).unwrap_or_default())
+        .collect())
+}
+
+/// Why destinations get no tokens, of those that do not.
+pub(super) async fn token_troubles(
+    connection: &mut PgConnection,
+    ids: &[Uuid],
+) -> Result<HashMap<DestinationId, TokenTrouble>, Failure> {
+    let rows: Vec<(Uuid, String, i64)> = sqlx::query_as(
+        "-- survey: why there is no token
+        select destination_id, trouble, micros(troubled_at) from destination_secrets
+        where destination_id = any ($1) and kind = 'oauth2' and trouble is not null",
+    )
+    .bind(ids)
+    .fetch_all(connection)
+    .await?;
+    let trouble = |(id, words, at)| {
+        let at = Timestamp::from_micros(at);
+        (DestinationId(id), TokenTrouble { words, at })
     };
-    Ok(ids.iter().map(names_of).collect())
+    Ok(rows.into_iter().map(trouble).collect())
+}
+
+/// What workers say of their requests for tokens.
+pub(super) async fn note_tokens(pool: &PgPool, notes: &[TokenNote]) -> Result<(), Failure> {
+    let ids: Vec<Uuid> = notes.iter().map(|note| note.secret.0).collect();
+    let troubles: Vec<Option<&str>> = notes.iter().map(|note| note.trouble.as_deref()).collect();
+    sqlx::query(
+        "-- note_tokens
+        with n as materialized (
+            select n.id, n.trouble
+            from unnest($1::uuid[], $2::text[]) as n (id, trouble)
+        ),
+        known as materialized (
+            select s.id, n.trouble
+            from destination_secrets s
+            join n on n.id = s.id
+            where s.kind = 'oauth2' and (n.trouble is not null or s.trouble is not null)
+            order by s.id
+            for no key update of s
+        )
+        update destination_secrets s
+        set trouble = k.trouble,
+            troubled_at = case when k.trouble is not null then clock_timestamp() end
+        from known k
+        where s.id = k.id",
+    )
+    .bind(ids)
+    .bind(troubles)
+    .execute(pool)
+    .await?;
+    Ok(())
 }
 
 #[derive(sqlx::FromRow)]
-struct Shown {
+struct SecretRow {
     id: Uuid,
     kind: String,
     shown: Option<String>,
@@ -208,12 +289,12 @@ pub(super) async fn secrets(
     if there.is_none() {
         return Ok(None);
     }
-    let rows: Vec<Shown> = sqlx::query_as(
+    let rows: Vec<SecretRow> = sqlx::query_as(
         "-- secrets
         select id, kind, shown, micros(created_at) as created_at,
             micros(expires_at) as expires_at
         from destination_secrets
-        where destination_id = $1 and tenant_id = $2 and kind <> 'headers'
+        where destination_id = $1 and tenant_id = $2 and kind in ('hmac', 'ed25519')
             and (expires_at is null or expires_at > clock_timestamp())
         order by created_at desc, id desc",
     )
@@ -237,7 +318,7 @@ async fn live(connection: &mut PgConnection, destination: DestinationId) -> Resu
     let live: i64 = sqlx::query_scalar(
         "-- live secrets
         select count(*) from destination_secrets
-        where destination_id = $1 and kind <> 'headers'
+        where destination_id = $1 and kind in ('hmac', 'ed25519')
             and (expires_at is null or expires_at > clock_timestamp())",
     )
     .bind(destination.0)
@@ -264,7 +345,7 @@ pub(super) async fn rotate_secret(
         with ends as materialized (select from_micros(micros(clock_timestamp()) + $2) as at)
         update destination_secrets s set expires_at = ends.at
         from ends
-        where s.destination_id = $1 and s.kind <> 'headers'
+        where s.destination_id = $1 and s.kind in ('hmac', 'ed25519')
             and (s.expires_at is null or s.expires_at > ends.at)",
     )
     .bind(destination.0)
@@ -297,7 +378,7 @@ pub(super) async fn delete_secret(
     let deleted = sqlx::query(
         "-- delete_secret
         delete from destination_secrets
-        where id = $1 and destination_id = $2 and kind <> 'headers'",
+        where id = $1 and destination_id = $2 and kind in ('hmac', 'ed25519')",
     )
     .bind(secret.0)
     .bind(destination.0)

@@ -17,6 +17,7 @@ use super::PostgresStore;
 use super::destinations::{Known, read_destinations};
 use super::failure::{Failure, retried};
 use super::rows::{count, integer, time, word};
+use super::secrets;
 use super::usage::{self, Question};
 
 #[async_trait]
@@ -158,6 +159,7 @@ async fn standings(pool: &PgPool, asked: &[DestinationId]) -> Result<Vec<Surveye
         .collect();
     let mut readings = usage::read(&mut connection, &questions, (now, open)).await?;
     let mut held_for = held_for(&mut connection, &ids).await?;
+    let mut troubles = secrets::token_troubles(&mut connection, &ids).await?;
     let standing = |destination: &&super::destinations::Found| {
         let reading = readings.remove(&destination.id)?;
         Some(Surveyed {
@@ -168,6 +170,7 @@ async fn standings(pool: &PgPool, asked: &[DestinationId]) -> Result<Vec<Surveye
             usage: reading.usage,
             backlog: reading.backlog,
             held_for: held_for.remove(&destination.id),
+            token_trouble: troubles.remove(&destination.id),
         })
     };
     Ok(living.iter().filter_map(standing).collect())

@@ -315,6 +315,7 @@ pub(super) fn targets(
                 batches: row.get(2)?,
                 pass_traceparent: row.get(3)?,
                 names_origin: row.get(4)?,
+                identity: None,
                 secrets: secrets::of_destination(tx, now, *destination)?,
             })
         })?;

@@ -114,6 +114,7 @@ fn take(tx: &Transaction<'_>, now: Timestamp, limit: u32) -> Result<Vec<Question
             destination: word(row, 19, ("destinations", "id"))?,
             url: row.get(20)?,
             per_minute: asked_rate(&configured),
+            identity: None,
         };
         let state: DestinationState = word(row, 21, ("destinations", "state"))?;
         Ok((question, state))

@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use domain::ids::{DestinationId, SecretId, TenantId};
 use domain::time::Timestamp;
 use engine::ports::{
-    CatalogError, Destination, DestinationChange, HeadersChange, Managed, NewDestination,
-    NewSecret, Resealed, SealedSecret, Secret, SecretStore, StoreError,
+    CatalogError, Destination, DestinationChange, Managed, NewDestination, NewSecret, Resealed,
+    SealedSecret, Secret, SecretStore, Shown, SingleChange, StoreError, TokenBook, TokenNote,
 };
 use rusqlite::Transaction;
 
@@ -57,22 +57,19 @@ impl SecretStore for SqliteStore {
         &self,
         of: Managed<'_>,
         change: &DestinationChange,
-        headers: &HeadersChange,
+        singles: &[SingleChange],
     ) -> Result<Destination, CatalogError> {
-        let (change, headers) = (change.clone(), headers.clone());
+        let (change, singles) = (change.clone(), singles.to_vec());
         let step = move |tx: &Transaction<'_>, now, key| {
-            secrets::change_destination_with(tx, now, key, &change, &headers)
+            secrets::change_destination_with(tx, now, key, &change, &singles)
         };
         self.held(of, step).await
     }
 
-    async fn header_names(
-        &self,
-        destinations: &[DestinationId],
-    ) -> Result<Vec<Vec<String>>, CatalogError> {
+    async fn shown(&self, destinations: &[DestinationId]) -> Result<Vec<Shown>, CatalogError> {
         let destinations = destinations.to_vec();
         Ok(self
-            .read(move |tx| secrets::header_names(tx, &destinations))
+            .read(move |tx| secrets::shown(tx, &destinations))
             .await?)
     }
 
@@ -132,5 +129,15 @@ impl SecretStore for SqliteStore {
 
     async fn keys_in_use(&self) -> Result<Vec<(String, u64)>, StoreError> {
         Ok(self.read(|tx| secrets::keys_in_use(tx)).await?)
+    }
+}
+
+#[async_trait]
+impl TokenBook for SqliteStore {
+    async fn note_tokens(&self, notes: &[TokenNote]) -> Result<(), StoreError> {
+        let notes = notes.to_vec();
+        Ok(self
+            .write(move |tx, now| secrets::note_tokens(tx, now, &notes))
+            .await?)
     }
 }

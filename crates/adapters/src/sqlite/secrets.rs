@@ -1,4 +1,4 @@
-//! Secrets and headers: sealed rows. What a change of them does to permits is
+//! Secrets, headers and whatever else a destination shows: sealed rows. What a change of them does to permits is
 //! the triggers' business: it bumps the epoch.
 
 use std::time::Duration;
@@ -8,8 +8,9 @@ use domain::ids::{DestinationId, SecretId, TenantId};
 use domain::signature::MAX_LIVE_SECRETS;
 use domain::time::Timestamp;
 use engine::ports::{
-    CatalogError, Destination, DestinationChange, HeadersChange, NewDestination, NewSecret, Place,
-    Resealed, Sealed, SealedKind, SealedSecret, Secret,
+    CatalogError, Destination, DestinationChange, NewDestination, NewSecret, Place, Resealed,
+    Sealed, SealedKind, SealedSecret, Secret, Shown, SingleChange, StoreError, TokenNote,
+    TokenTrouble,
 };
 use engine::sealing::{LAST_ONE, TOO_MANY};
 use rusqlite::{Connection, Row, Transaction};
@@ -41,37 +42,48 @@ pub(super) const BUMP_EPOCH: &str = "
     -- change of secrets: epoch
     insert into limit_changes (destination_id, deleted_at, revokes) values (?1, null, 1)";
 
-const DELETE_HEADERS: &str = "
-    -- change_destination: headers
-    delete from destination_secrets where destination_id = ?1 and kind = 'headers'";
+const DELETE_SINGLE: &str = "
+    -- change_destination: what it has one of
+    delete from destination_secrets where destination_id = ?1 and kind = ?2";
 
-const HEADER_NAMES: &str = "
-    -- header_names
-    select shown from destination_secrets where destination_id = ?1 and kind = 'headers'";
+const SHOWN: &str = "
+    -- shown
+    select kind, shown, trouble, troubled_at from destination_secrets
+    where destination_id = ?1 and kind in ('headers', 'client_certificate', 'oauth2')";
+
+const TROUBLE: &str = "
+    -- survey: why there is no token
+    select trouble, troubled_at from destination_secrets
+    where destination_id = ?1 and kind = 'oauth2' and trouble is not null";
+
+const NOTE_TROUBLE: &str = "
+    -- note_tokens
+    update destination_secrets set trouble = ?2, troubled_at = ?3
+    where id = ?1 and kind = 'oauth2' and (?2 is not null or trouble is not null)";
 
 const SECRETS: &str = "
     -- secrets
     select id, kind, shown, created_at, expires_at from destination_secrets
-    where destination_id = ?1 and kind <> 'headers'
+    where destination_id = ?1 and kind in ('hmac', 'ed25519')
         and (expires_at is null or expires_at > ?2)
     order by created_at desc, id desc";
 
 const ROTATE: &str = "
     -- rotate_secret
     update destination_secrets set expires_at = ?2
-    where destination_id = ?1 and kind <> 'headers'
+    where destination_id = ?1 and kind in ('hmac', 'ed25519')
         and (expires_at is null or expires_at > ?2)";
 
 const LIVE: &str = "
     -- live secrets
     select count(*) from destination_secrets
-    where destination_id = ?1 and kind <> 'headers'
+    where destination_id = ?1 and kind in ('hmac', 'ed25519')
         and (expires_at is null or expires_at > ?2)";
 
 const DELETE: &str = "
     -- delete_secret
     delete from destination_secrets
-    where id = ?1 and destination_id = ?2 and kind <> 'headers'";
+    where id = ?1 and destination_id = ?2 and kind in ('hmac', 'ed25519')";
 
 /// Two ranges and not `<>`, which no index answers.
 const UNDER_OTHERS: &str = "
@@ -156,15 +168,18 @@ pub(super) fn change_destination_with(
     now: Timestamp,
     (tenant, id): (TenantId, DestinationId),
     change: &DestinationChange,
-    headers: &HeadersChange,
+    singles: &[SingleChange],
 ) -> Result<Destination, Fault> {
     let changed = destinations::change(tx, now, tenant, id, change)?;
-    if *headers != HeadersChange::Keep {
+    if !singles.is_empty() {
         bump_epoch(tx, now, id)?;
-        execute(tx, DELETE_HEADERS, [id.to_string()])?;
     }
-    if let HeadersChange::Set(new) = headers {
-        insert(tx, now, new)?;
+    for single in singles {
+        let key = (id.to_string(), single.kind().as_str());
+        execute(tx, DELETE_SINGLE, key)?;
+        if let Some(new) = single.set() {
+            insert(tx, now, new)?;
+        }
     }
     Ok(changed)
 }
@@ -203,19 +218,72 @@ fn insert(tx: &Transaction<'_>, now: Timestamp, new: &NewSecret) -> Result<(), F
     execute(tx, INSERT, row).map(drop)
 }
 
-pub(super) fn header_names(
+pub(super) fn shown(
     connection: &Connection,
     destinations: &[DestinationId],
-) -> Result<Vec<Vec<String>>, Fault> {
-    let names = |id: &DestinationId| {
-        let shown: Option<Option<String>> =
-            first(connection, HEADER_NAMES, [id.to_string()], |row| {
-                Ok(row.get(0)?)
-            })?;
-        let shown = shown.flatten().unwrap_or_default();
-        Ok(shown.split_whitespace().map(str::to_owned).collect())
-    };
-    destinations.iter().map(names).collect()
+) -> Result<Vec<Shown>, Fault> {
+    destinations
+        .iter()
+        .map(|id| shown_of(connection, *id))
+        .collect()
+}
+
+fn shown_of(connection: &Connection, id: DestinationId) -> Result<Shown, Fault> {
+    let mut all = Shown::default();
+    let rows = all_of(connection, id)?;
+    for (kind, text, trouble) in rows {
+        let text = text.unwrap_or_default();
+        all.add(kind, &text).map_err(|malformed| {
+            Fault::from(StoreError::Corrupt {
+                table: "destination_secrets",
+                column: "shown",
+                row: id.to_string(),
+                problem: malformed.to_string(),
+            })
+        })?;
+        all.token_trouble = all.token_trouble.or(trouble);
+    }
+    Ok(all)
+}
+
+type ShownRow = (SealedKind, Option<String>, Option<TokenTrouble>);
+
+fn all_of(connection: &Connection, id: DestinationId) -> Result<Vec<ShownRow>, Fault> {
+    all(connection, SHOWN, [id.to_string()], |row| {
+        let kind = word(row, 0, ("destination_secrets", "kind"))?;
+        let words: Option<String> = row.get(2)?;
+        let trouble = words.zip(maybe_time(row, 3)?);
+        let trouble = trouble.map(|(words, at)| TokenTrouble { words, at });
+        Ok((kind, row.get(1)?, trouble))
+    })
+}
+
+pub(super) fn token_trouble(
+    connection: &Connection,
+    id: DestinationId,
+) -> Result<Option<TokenTrouble>, Fault> {
+    first(connection, TROUBLE, [id.to_string()], |row| {
+        Ok(TokenTrouble {
+            words: row.get(0)?,
+            at: time(row, 1)?,
+        })
+    })
+}
+
+pub(super) fn note_tokens(
+    tx: &Transaction<'_>,
+    now: Timestamp,
+    notes: &[TokenNote],
+) -> Result<(), Fault> {
+    for note in notes {
+        let at = note.trouble.as_ref().map(|_| now.as_micros());
+        execute(
+            tx,
+            NOTE_TROUBLE,
+            (note.secret.to_string(), &note.trouble, at),
+        )?;
+    }
+    Ok(())
 }
 
 pub(super) fn secrets(

@@ -14,6 +14,7 @@ use super::SqliteStore;
 use super::admit;
 use super::fault::Fault;
 use super::rows::{all, first, maybe_time, parse, word};
+use super::secrets;
 use super::sweep::Hops;
 use super::watch::{COUNT_DUE, COUNT_FIRST};
 
@@ -152,6 +153,7 @@ fn standing(
         held_for: held_for
             .map(|reason| parse(&reason, ("health", "held_for")))
             .transpose()?,
+        token_trouble: secrets::token_trouble(tx, id)?,
     }))
 }
 

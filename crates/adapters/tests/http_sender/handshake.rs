@@ -24,6 +24,7 @@ fn question(peer: &Peer, per_minute: u32) -> Question {
         destination: target.destination,
         url: target.url,
         per_minute: per_minute.try_into().ok(),
+        identity: None,
     }
 }
 

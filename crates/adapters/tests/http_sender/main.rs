@@ -8,6 +8,7 @@
 
 mod addresses;
 mod answers;
+mod client_certificate;
 mod dialling;
 mod handshake;
 mod hostile;
@@ -16,4 +17,5 @@ mod peer;
 mod proxy;
 mod reuse;
 mod tls;
+mod token;
 mod vetting;

@@ -47,6 +47,7 @@ pub(crate) fn target(destination: u128, url: &str) -> Target {
         secrets: Vec::new(),
         pass_traceparent: false,
         names_origin: false,
+        identity: None,
     }
 }
 
@@ -60,6 +61,7 @@ pub(crate) fn request(payload: &'static [u8]) -> Request {
         content_type: "application/json; charset=utf-8".to_owned(),
         payload: Bytes::from_static(payload),
         signature: None,
+        token: None,
         headers: Arc::default(),
         timeout: PATIENT,
         trace: None,

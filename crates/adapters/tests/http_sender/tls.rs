@@ -7,7 +7,8 @@ use engine::ports::{SendError, Sender};
 use rustls::HandshakeKind;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::server::ServerSessionMemoryCache;
+use rustls::server::danger::ClientCertVerifier;
+use rustls::server::{ServerSessionMemoryCache, WebPkiClientVerifier};
 use tokio::io::AsyncWriteExt;
 use tokio_rustls::TlsAcceptor;
 
@@ -16,7 +17,7 @@ use super::peer::{OK, Peer, SHORT, closed, options, read_request, send, sender, 
 
 /// A certificate for `localhost`, valid until 2120, and its key: worth nothing
 /// to anybody, no host trusts it.
-const CERTIFICATE: &[u8] = b"-----BEGIN CERTIFICATE-----
+pub(crate) const CERTIFICATE: &[u8] = b"-----BEGIN CERTIFICATE-----
 MIIBeDCCAR+gAwIBAgIUAoOkbJl9e99/oy8gjar/6hR2Fe4wCgYIKoZIzj0EAwIw
 GDEWMBQGA1UEAwwNcGFjZWxpbmUgdGVzdDAgFw0yMDAxMDEwMDAwMDBaGA8yMTIw
 MDEwMTAwMDAwMFowGDEWMBQGA1UEAwwNcGFjZWxpbmUgdGVzdDBZMBMGByqGSM49
@@ -26,7 +27,7 @@ CWxvY2FsaG9zdDAMBgNVHRMBAf8EAjAAMB0GA1UdDgQWBBSUeIZMntOG7qvodymr
 teNCfBPALjAKBggqhkjOPQQDAgNHADBEAiBy0BVLZex0sHl+EcJYoSjKF6ZYib7J
 EijFL2+GMOtM1wIgFZ45m3zatGmYFMStfj+af95ziKtHczbxWURa94FMheA=
 -----END CERTIFICATE-----";
-const KEY: &[u8] = b"-----BEGIN PRIVATE KEY-----
+pub(crate) const KEY: &[u8] = b"-----BEGIN PRIVATE KEY-----
 MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgZyBXrbPRFPfLj/+E
 xOFYOOt+5icyE06tZLIFqRyHEjChRANCAAS3c6MRuQaWiEuBaM30j2uoGbTXdxeW
 toTv4NXKO6HE4/3Xem8N3flJgolxtseT0XIC0vwSqF/HknVXpidu/foi
@@ -55,11 +56,20 @@ fn acceptor() -> TlsAcceptor {
 }
 
 fn acceptor_of(certificate: &[u8], key: &[u8]) -> TlsAcceptor {
+    server_of(certificate, key, WebPkiClientVerifier::no_client_auth())
+}
+
+/// One that asks who connects as this verifier says.
+pub(crate) fn server_of(
+    certificate: &[u8],
+    key: &[u8],
+    clients: Arc<dyn ClientCertVerifier>,
+) -> TlsAcceptor {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut config = rustls::ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .unwrap()
-        .with_no_client_auth()
+        .with_client_cert_verifier(clients)
         .with_single_cert(
             vec![CertificateDer::from_pem_slice(certificate).unwrap()],
             PrivateKeyDer::from_pem_slice(key).unwrap(),

@@ -4,8 +4,8 @@
 use adapters::postgres::PostgresStore;
 use domain::ids::DestinationId;
 use engine::ports::{
-    CatalogError, DEFAULT_TENANT, Destination, DestinationChange, HeadersChange, Managed, Manager,
-    Managers, SecretStore,
+    CatalogError, DEFAULT_TENANT, Destination, DestinationChange, Managed, Manager, Managers,
+    SealedKind, SecretStore, SingleChange,
 };
 
 use crate::database::{Database, per_second, run};
@@ -23,7 +23,7 @@ async fn released(database: &Database) -> DestinationId {
 async fn renamed(
     store: PostgresStore,
     id: DestinationId,
-    headers: HeadersChange,
+    headers: Vec<SingleChange>,
 ) -> Result<Destination, CatalogError> {
     let change = DestinationChange {
         name: Some("API".to_owned()),
@@ -52,7 +52,7 @@ async fn a_change_that_waited_finds_who_holds_it_by_then() {
     let lock = format!("begin; update destinations set name = 'user' where id = '{id}'");
     run(&mut user, lock).await;
 
-    let waiting = tokio::spawn(renamed(database.store.clone(), id, HeadersChange::Keep));
+    let waiting = tokio::spawn(renamed(database.store.clone(), id, Vec::new()));
     database.until_somebody_waits().await;
     take_over(&database, id).await;
     run(&mut user, "commit".to_owned()).await;
@@ -87,7 +87,8 @@ async fn a_take_over_waits_for_a_change_that_has_begun() {
         "begin; select from destination_secrets for update".to_owned(),
     )
     .await;
-    let changing = tokio::spawn(renamed(database.store.clone(), id, HeadersChange::Clear));
+    let clear = vec![SingleChange::Clear(SealedKind::Headers)];
+    let changing = tokio::spawn(renamed(database.store.clone(), id, clear));
     database.until_somebody_waits().await;
     let mut probe = database.user().await;
     let busy = sqlx::query("select from destination_managers for update nowait")

@@ -8,13 +8,13 @@ use adapters::postgres::{PostgresOptions, PostgresStore};
 use contract::store::World;
 use domain::attempt::OutcomeKind;
 use domain::handshake::{Answer, Handshake};
-use domain::ids::{NoticeAddressId, WorkerId};
+use domain::ids::{NoticeAddressId, SecretId, WorkerId};
 use domain::notices::NoticeForm;
 use domain::operations::OperationalScope;
 use domain::permit::Permit;
 use engine::ports::{
     Catalog, ClaimAnswer, DEFAULT_TENANT, Deferral, Handshakes, Heartbeat, NewNoticeAddress,
-    NextTry, Notices, Operations, OperationsBook, Outcome, Recorded, Store,
+    NextTry, Notices, Operations, OperationsBook, Outcome, Recorded, Store, TokenBook, TokenNote,
 };
 
 use crate::contract::world_of;
@@ -161,6 +161,11 @@ async fn a_worker_needs_no_more_than_its_grants() {
     let lasts = Duration::from_secs(1);
     let deferral = Deferral { destination, lasts };
     store.defer(&[deferral]).await.unwrap();
+    let note = TokenNote {
+        secret: SecretId(world.id()),
+        trouble: Some("it hangs".to_owned()),
+    };
+    store.note_tokens(&[note]).await.unwrap();
     record_all(&world, &store, worker).await;
     cut(&world, &store, worker).await;
     ask(&world, &store).await;

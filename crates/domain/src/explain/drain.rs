@@ -61,6 +61,8 @@ pub enum Unknown {
     Untimed,
     /// It lacks places of the workers or of its tenant, and nothing has started.
     Crowded,
+    /// It gets no access token.
+    NoToken,
 }
 
 impl Unknown {
@@ -80,6 +82,7 @@ impl Unknown {
                 "it waits for places that others take, and none of its requests has started \
                  lately"
             }
+            Self::NoToken => "it gets no access token, and when it does is up to the token server",
         }
     }
 }
@@ -117,6 +120,7 @@ impl Unknown {
 ///         usage: &Usage::default(),
 ///         backlog: &Backlog { due: 96, next_due: None },
 ///         around: Around::default(),
+///         no_token: None,
 ///         workers: 1,
 ///         now: Timestamp::from_millis(0),
 ///     };
@@ -177,6 +181,7 @@ const fn up_to_somebody(reason: Reason) -> Option<Unknown> {
         }
         Reason::Breaker | Reason::Probe => Unknown::Breaker,
         Reason::Tenant | Reason::Places => Unknown::Crowded,
+        Reason::NoToken => Unknown::NoToken,
         Reason::NoWorkers => Unknown::NoWorkers,
         Reason::Unscheduled => Unknown::Unscheduled,
         Reason::Now

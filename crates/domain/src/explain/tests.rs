@@ -49,6 +49,7 @@ struct Case {
     usage: Usage,
     backlog: Backlog,
     around: Around,
+    no_token: Option<&'static str>,
     workers: u32,
     measured: Measured,
 }
@@ -63,6 +64,7 @@ fn free() -> Case {
             next_due: None,
         },
         around: Around::default(),
+        no_token: None,
         workers: 1,
         measured: Measured::default(),
     }
@@ -76,6 +78,7 @@ impl Case {
             usage: &self.usage,
             backlog: &self.backlog,
             around: self.around,
+            no_token: self.no_token,
             workers: self.workers,
             now: NOW,
         }
@@ -296,6 +299,25 @@ fn of_the_fleet() -> Vec<Row> {
             Reason::Places,
             Some(ms(7_000)),
             "places",
+        ),
+        (
+            Case::with(|case| {
+                case.usage.deferred_until = Some(ms(7_000));
+                case.no_token = Some("the token server answered 401");
+            }),
+            Reason::NoToken,
+            Some(ms(7_000)),
+            "the token server answered 401. One is asked for again at",
+        ),
+        (
+            // What it had lately is no matter while something else holds it.
+            Case::with(|case| {
+                case.workers = 0;
+                case.no_token = Some("the token server answered 401");
+            }),
+            Reason::NoWorkers,
+            None,
+            "paceline worker",
         ),
         (
             // The hold before it is over: its reason is none any more.
@@ -720,4 +742,13 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn when_a_token_comes_is_up_to_its_server() {
+    let case = Case::with(|case| {
+        case.usage.deferred_until = Some(ms(7_000));
+        case.no_token = Some("the token server answered 401");
+    });
+    assert_eq!(case.drains(5), Err(Unknown::NoToken));
 }

@@ -54,6 +54,8 @@ pub enum Reason {
     NoWorkers,
     /// The workers' places are all taken.
     Places,
+    /// It is let in by an access token, and gets none.
+    NoToken,
     /// Starts that a newly coarse limit has yet to count.
     Counting,
     /// Nothing is in its way, and no scheduler has admitted it.
@@ -62,7 +64,7 @@ pub enum Reason {
 
 impl Reason {
     /// All of them.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
         Self::Now,
         Self::Permitted,
         Self::NoWork,
@@ -82,6 +84,7 @@ impl Reason {
         Self::Tenant,
         Self::NoWorkers,
         Self::Places,
+        Self::NoToken,
         Self::Counting,
         Self::Unscheduled,
     ];
@@ -109,6 +112,7 @@ impl Reason {
             Self::Tenant => "tenant",
             Self::NoWorkers => "no_workers",
             Self::Places => "places",
+            Self::NoToken => "no_token",
             Self::Counting => "counting",
             Self::Unscheduled => "unscheduled",
         }
@@ -137,6 +141,7 @@ impl Reason {
             Self::Tenant => "its tenant has as many in flight as may be",
             Self::NoWorkers => "no worker lives",
             Self::Places => "waits for a worker's place",
+            Self::NoToken => "gets no access token",
             Self::Counting => "earlier starts are being counted",
             Self::Unscheduled => "not scheduled yet",
         }
@@ -208,6 +213,10 @@ impl Circumstances<'_> {
             Reason::Places => "All places of the workers are taken: the next goes out when one \
                 is free. More workers, or more places (--worker-places), help."
                 .to_owned(),
+            Reason::NoToken => format!(
+                "It has no access token: {}. One is asked for again at {at}.",
+                self.no_token.unwrap_or("the token server gave none")
+            ),
             Reason::Counting => "A limit was just raised to one that is counted in buckets; its \
                 earlier starts are being counted, which takes a moment."
                 .to_owned(),

@@ -9,7 +9,7 @@ use domain::ids::{DestinationId, TenantId};
 
 use super::error::{CatalogError, StoreError};
 use super::operations::Told;
-use super::sender::SendError;
+use super::sender::{ClientIdentity, SendError};
 
 /// What the loop asks of a store. Every method is one transaction, and any number of
 /// processes may ask at once.
@@ -43,6 +43,8 @@ pub struct Question {
     /// The requests a minute that are asked for: what is configured. `None` where that is
     /// no number.
     pub per_minute: Option<NonZeroU32>,
+    /// What the connection shows, once that is open; no store fills it.
+    pub identity: Option<ClientIdentity>,
 }
 
 /// What an answer has changed.
@@ -61,8 +63,9 @@ pub trait Asker: Send + Sync {
     fn origin(&self) -> Option<&Origin>;
 
     /// Sends one `OPTIONS` to the question's URL, by the rules of
-    /// [`Sender`](super::Sender): the same addresses, proxy and caps. It carries nothing
-    /// of its destination, neither headers nor signature. All within `timeout`, the dial
+    /// [`Sender`](super::Sender): the same addresses, proxy and caps. Its connection
+    /// shows the client certificate; beside that it carries nothing of its destination,
+    /// neither headers nor signature nor token. All within `timeout`, the dial
     /// too.
     async fn ask(&self, question: &Question, timeout: Duration) -> Result<Reply, SendError>;
 }

@@ -1,4 +1,5 @@
-//! The same store, as those see it who sign: sealed secrets and headers.
+//! The same store, as those see it who sign: sealed secrets and headers, and whatever else
+//! a destination shows to be let in.
 //!
 //! The store never has a key and never sees a secret. A change of what a
 //! destination signs with or adds bumps its epoch in the same transaction, so
@@ -8,6 +9,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
+use domain::credentials::{CertificateFacts, Malformed, OAuthFacts};
 use domain::ids::{DestinationId, SecretId, TenantId};
 use domain::signature::SecretKind;
 use domain::time::Timestamp;
@@ -15,7 +17,7 @@ use domain::time::Timestamp;
 use super::catalog::{Destination, DestinationChange, NewDestination};
 use super::error::{CatalogError, StoreError};
 use super::managers::Managed;
-use super::vault::{Place, Sealed, SealedSecret};
+use super::vault::{Place, Sealed, SealedKind, SealedSecret};
 
 /// What the API, the command line and the operator ask of a store about secrets.
 /// Every method is one transaction and checks the tenant in its own query; those
@@ -34,21 +36,18 @@ pub trait SecretStore: Send + Sync {
     ) -> Result<Destination, CatalogError>;
 
     /// [`Catalog::change_destination`](super::Catalog::change_destination) with
-    /// its headers, in one commit: a new URL never gets the old URL's
-    /// passwords.
+    /// its headers and whatever else it has one of, in one commit: a new URL never gets
+    /// the old URL's passwords.
     async fn change_destination_with(
         &self,
         of: Managed<'_>,
         change: &DestinationChange,
-        headers: &HeadersChange,
+        singles: &[SingleChange],
     ) -> Result<Destination, CatalogError>;
 
-    /// The names of the headers that destinations add, in the order of
+    /// What may be shown of what destinations add and show, in the order of
     /// `destinations`.
-    async fn header_names(
-        &self,
-        destinations: &[DestinationId],
-    ) -> Result<Vec<Vec<String>>, CatalogError>;
+    async fn shown(&self, destinations: &[DestinationId]) -> Result<Vec<Shown>, CatalogError>;
 
     /// A destination's secrets that sign now, the newest first; at most
     /// [`MAX_LIVE_SECRETS`](domain::signature::MAX_LIVE_SECRETS).
@@ -100,20 +99,76 @@ pub struct NewSecret {
     pub place: Place,
     /// What it is.
     pub sealed: Sealed,
-    /// What may be shown of it: an ed25519 public key, or names of headers,
-    /// separated by spaces.
+    /// What may be shown of it: an ed25519 public key; names of headers, separated by
+    /// spaces; [`CertificateFacts`] and [`OAuthFacts`] as they write themselves.
     pub shown: Option<String>,
 }
 
-/// What becomes of a destination's headers.
+/// What becomes of a secret of which a destination has one at most: its headers, its
+/// client certificate, its OAuth2 client. What is not named stays.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum HeadersChange {
-    /// They stay.
-    Keep,
-    /// They are these, and no others.
+pub enum SingleChange {
+    /// It is this one.
     Set(NewSecret),
-    /// There are none.
-    Clear,
+    /// There is none of this kind.
+    Clear(SealedKind),
+}
+
+impl SingleChange {
+    /// Of which kind it is.
+    #[must_use]
+    pub const fn kind(&self) -> SealedKind {
+        match self {
+            Self::Set(new) => new.place.kind,
+            Self::Clear(kind) => *kind,
+        }
+    }
+
+    /// What is stored from now on.
+    #[must_use]
+    pub const fn set(&self) -> Option<&NewSecret> {
+        match self {
+            Self::Set(new) => Some(new),
+            Self::Clear(_) => None,
+        }
+    }
+}
+
+/// What may be shown of what a destination has one of.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Shown {
+    /// The names of the headers that it adds.
+    pub header_names: Vec<String>,
+    /// Its client certificate.
+    pub certificate: Option<CertificateFacts>,
+    /// What its tokens are asked for with.
+    pub oauth2: Option<OAuthFacts>,
+    /// Why it had no token when one was asked for last, if so.
+    pub token_trouble: Option<TokenTrouble>,
+}
+
+impl Shown {
+    /// With what a row shows; one that signs shows nothing here.
+    pub fn add(&mut self, kind: SealedKind, text: &str) -> Result<(), Malformed> {
+        match kind {
+            SealedKind::Headers => {
+                self.header_names = text.split_whitespace().map(str::to_owned).collect();
+            }
+            SealedKind::ClientCertificate => self.certificate = Some(text.parse()?),
+            SealedKind::OAuth2 => self.oauth2 = Some(text.parse()?),
+            SealedKind::Signs(_) | SealedKind::Notice => {}
+        }
+        Ok(())
+    }
+}
+
+/// A request for a token came to nothing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TokenTrouble {
+    /// In words.
+    pub words: String,
+    /// When a worker last said so.
+    pub at: Timestamp,
 }
 
 /// A secret, as people may see it.

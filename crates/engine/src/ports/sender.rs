@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use domain::credentials::{ClientCertificate, Token};
 use domain::header::CustomHeaders;
-use domain::ids::{AttemptId, DestinationId, Epoch, EventId};
+use domain::ids::{AttemptId, DestinationId, Epoch, EventId, SecretId};
 use domain::signals::RawSignals;
 use domain::trace::TraceContext;
 use tokio::time::Instant;
@@ -82,9 +83,21 @@ pub struct Target {
     pub pass_traceparent: bool,
     /// Its requests name the origin that its receiver has allowed ([`super::Asker`]).
     pub names_origin: bool,
-    /// What signs its requests, and the headers that it adds to them: sealed,
-    /// the newest first.
+    /// What signs its requests, and whatever else it adds or shows: sealed, the newest
+    /// first.
     pub secrets: Vec<SealedSecret>,
+    /// What its connections show, once that is open; no store fills it.
+    pub identity: Option<ClientIdentity>,
+}
+
+/// The client certificate that a connection shows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClientIdentity {
+    /// Whose connections are told from others by it: another certificate is another
+    /// secret.
+    pub secret: SecretId,
+    /// With its key.
+    pub certificate: Arc<ClientCertificate>,
 }
 
 /// One request.
@@ -109,6 +122,8 @@ pub struct Request {
     pub signature: Option<String>,
     /// What the destination adds. The sender checks them again.
     pub headers: Arc<CustomHeaders>,
+    /// The token that lets it in.
+    pub token: Option<Token>,
     /// The trace that its receiver is told of; of a batch, the leader's.
     pub trace: Option<TraceContext>,
     /// For the whole exchange from the first byte on.

@@ -2,6 +2,7 @@
 
 use async_trait::async_trait;
 use domain::admission::{Backlog, Usage};
+use domain::credentials::TROUBLE_STANDS;
 use domain::destination::DestinationState;
 use domain::explain::Circumstances;
 use domain::health::HoldReason;
@@ -11,6 +12,7 @@ use domain::time::Timestamp;
 use domain::watch::{Around, Shortfall};
 
 use super::error::StoreError;
+use super::secrets::TokenTrouble;
 use super::store::Fleet;
 
 /// What a survey asks of a store. Reads only, on the side: nothing on the way
@@ -112,6 +114,8 @@ pub struct Surveyed {
     pub backlog: Backlog,
     /// The reason of its hold, while it lasts.
     pub held_for: Option<HoldReason>,
+    /// Why it had no access token when one was asked for last, if so.
+    pub token_trouble: Option<TokenTrouble>,
 }
 
 impl Surveyed {
@@ -130,9 +134,17 @@ impl Surveyed {
             usage: &self.usage,
             backlog: &self.backlog,
             around: self.around(fleet, waits_since),
+            no_token: self.no_token(fleet.now),
             workers: fleet.workers,
             now: fleet.now,
         }
+    }
+
+    /// Why it has no access token, if a worker has said so lately.
+    fn no_token(&self, now: Timestamp) -> Option<&str> {
+        let trouble = self.token_trouble.as_ref();
+        let trouble = trouble.filter(|trouble| now.since(trouble.at) < TROUBLE_STANDS);
+        trouble.map(|trouble| trouble.words.as_str())
     }
 
     /// What binds it beside its own limits.

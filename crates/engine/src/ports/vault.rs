@@ -49,6 +49,10 @@ pub enum SealedKind {
     /// It is the headers that the destination adds: their values may be
     /// passwords.
     Headers,
+    /// It is the client certificate that its connections show, and the key of it.
+    ClientCertificate,
+    /// It is what its tokens are asked for with.
+    OAuth2,
     /// It is the URL of a chat that notices go to.
     Notice,
 }
@@ -60,6 +64,8 @@ impl SealedKind {
         match self {
             Self::Signs(kind) => kind.as_str(),
             Self::Headers => "headers",
+            Self::ClientCertificate => "client_certificate",
+            Self::OAuth2 => "oauth2",
             Self::Notice => "notice",
         }
     }
@@ -70,6 +76,8 @@ impl FromStr for SealedKind {
     fn from_str(word: &str) -> Result<Self, UnknownKind> {
         match word {
             "headers" => Ok(Self::Headers),
+            "client_certificate" => Ok(Self::ClientCertificate),
+            "oauth2" => Ok(Self::OAuth2),
             "notice" => Ok(Self::Notice),
             word => word.parse().map(Self::Signs),
         }

@@ -227,6 +227,7 @@ pub(super) fn request(
         sent_at_seconds,
         signature,
         headers: Arc::clone(&addressee.headers),
+        token: None,
         trace: start.trace.filter(|_| addressee.target.pass_traceparent),
         content_type: batch::CONTENT_TYPE.to_owned(),
         payload: body.into(),

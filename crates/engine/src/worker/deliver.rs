@@ -9,6 +9,7 @@ use bytes::Bytes;
 use domain::admission::latest_start;
 use domain::attempt::OutcomeKind;
 use domain::attempt::promptness::Late;
+use domain::credentials::Token;
 use domain::health::Signal;
 use domain::ids::WorkerId;
 use domain::permit::Permit;
@@ -22,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 use crate::backoff::Backoff;
 use crate::ports::{
     ClaimAnswer, FirstByte, NextTry, Outcome, Prepared, Request, Response, Schedule, SendError,
-    Sender, Speaks, Start, Store, Target,
+    Sender, Speaks, Start, Store,
 };
 use crate::store_clock::SharedClock;
 use crate::wake::wake_freed;
@@ -38,6 +39,7 @@ use crate::worker::room::{BatchRoom, Room};
 use crate::worker::sends::Sends;
 use crate::worker::spreads::Spreads;
 use crate::worker::targets::Addressee;
+use crate::worker::tokens::{PutOff, Tokens};
 use crate::worker::tries::Tries;
 use crate::worker::turned_away::TurnedAway;
 
@@ -74,6 +76,7 @@ pub(super) struct Deliverer {
     pub(super) sends: Sends,
     pub(super) spreads: Arc<Spreads>,
     pub(super) turned_away: TurnedAway,
+    pub(super) tokens: Arc<Tokens>,
     pub(super) places: Arc<Places>,
     /// For batches, beside a place.
     pub(super) batch_room: BatchRoom,
@@ -85,9 +88,14 @@ pub(super) struct Deliverer {
     pub(super) shutdown: CancellationToken,
 }
 
+/// A connection, or why there is none; and what lets its request in, where a token does.
+type Ready = (Result<Box<dyn Prepared>, SendError>, Option<Token>);
+
 /// A connection, or why there is none, and what making it ready took.
 struct Connection {
     ready: Result<Box<dyn Prepared>, SendError>,
+    /// What lets the request in, where a token does.
+    token: Option<Token>,
     took: Duration,
 }
 
@@ -97,6 +105,7 @@ struct Sending {
     worker: WorkerId,
     start: Start,
     ready: Result<Box<dyn Prepared>, SendError>,
+    token: Option<Token>,
     /// As [`Started::not_after`].
     not_after: Instant,
 }
@@ -139,7 +148,7 @@ impl Deliverer {
         let ready = tokio::select! {
             biased;
             () = self.shutdown.cancelled() => return,
-            ready = self.get_ready(&in_hand, &addressee.target) => ready,
+            ready = self.get_ready(&in_hand, &addressee) => ready,
         };
         let (connection, place, mut room) = match ready {
             Ok(ready) => ready,
@@ -149,6 +158,9 @@ impl Deliverer {
                 return;
             }
             Err(NoPlace::TurnedAway) => return self.turned_away.send(in_hand).await,
+            Err(NoPlace::NoToken(lasts)) => {
+                return self.turned_away.put_off(in_hand, lasts).await;
+            }
         };
         let claims = match addressee.target.batches {
             true => &self.batch_claims,
@@ -196,8 +208,9 @@ impl Deliverer {
     async fn get_ready(
         &self,
         in_hand: &InHand,
-        target: &Target,
+        addressee: &Addressee,
     ) -> Result<(Connection, Place, Option<Room>), NoPlace> {
+        let target = &addressee.target;
         let permit = &in_hand.permit;
         let time_left = self.clock.until(permit.not_before);
         metrics::histogram!("paceline_permit_ahead_seconds").record(time_left);
@@ -216,7 +229,7 @@ impl Deliverer {
             }
             false => None,
         };
-        let connection = self.connect(permit, target, asking).await?;
+        let connection = self.connect(permit, addressee, asking).await?;
         let asked_for_at = permit.not_before - self.head_start();
         self.clock.reach(asked_for_at).await;
         // A place is not kept for what has no room.
@@ -253,13 +266,13 @@ impl Deliverer {
     async fn connect(
         &self,
         permit: &Permit,
-        target: &Target,
+        addressee: &Addressee,
         asking: Asking,
     ) -> Result<Connection, NoPlace> {
         let patience = self.clock.until(permit.deadline).saturating_sub(CLAIM_TIME);
         let patience = patience.max(CLAIM_TIME);
         let began = Instant::now();
-        let mut dial = pin!(timeout(patience, caught(self.sender.prepare(target))));
+        let mut dial = pin!(timeout(patience, self.prepare(addressee)));
         let dialled = match asking.standing.dial_grace() {
             None => dial.await,
             Some(grace) => match timeout(grace, &mut dial).await {
@@ -270,7 +283,8 @@ impl Deliverer {
                 }
             },
         };
-        let ready = dialled.map_err(|_elapsed| NoPlace::TurnedAway)?;
+        let prepared = dialled.map_err(|_elapsed| NoPlace::TurnedAway)?;
+        let (ready, token) = prepared.map_err(|PutOff(lasts)| NoPlace::NoToken(lasts))?;
         if matches!(ready, Err(SendError::NoWay(_))) {
             // All the others are no better off: a permit that went back at once would only
             // be admitted again.
@@ -283,8 +297,20 @@ impl Deliverer {
         }
         Ok(Connection {
             ready,
+            token,
             took: began.elapsed(),
         })
+    }
+
+    /// A token, where one lets requests in, and then a connection: without the one there
+    /// is no use of the other.
+    async fn prepare(&self, addressee: &Addressee) -> Result<Ready, PutOff> {
+        let target = &addressee.target;
+        let token = match &addressee.client {
+            None => None,
+            Some(client) => Some(self.tokens.of(target.destination, client).await?),
+        };
+        Ok((caught(self.sender.prepare(target)).await, token))
     }
 
     /// How long before its slot a start is asked for.
@@ -340,6 +366,7 @@ impl Deliverer {
             worker,
             start: started.start,
             ready: started.connection.ready,
+            token: started.connection.token.clone(),
             not_after: started.not_after,
         };
         let _room = started.room;
@@ -348,6 +375,11 @@ impl Deliverer {
             sent_after,
             elapsed,
         } = self.exchange(sending, bound, addressee).await;
+        if let (Ok(Response { status: 401, .. }), Some(token), Some(client)) =
+            (&result, &started.connection.token, &addressee.client)
+        {
+            self.tokens.throw_away(client, token);
+        }
         if !matches!(result, Err(NotDone::Late(_))) {
             let timed_out = matches!(result, Err(NotDone::Send(SendError::TimedOut(_))));
             started.place.held(dialling + elapsed, timed_out);
@@ -394,10 +426,11 @@ impl Deliverer {
         let events = sending.start.members.len();
         let limit = sending.start.retry.timeout(self.request_timeout);
         let ready = sending.ready.map(|connection| {
-            let request = match events {
+            let mut request = match events {
                 0 => request(permit, sending.start, addressee, limit),
                 _ => batch::request(permit, sending.start, addressee, limit),
             };
+            request.token = sending.token;
             (connection, request)
         });
         let from = Instant::now();
@@ -528,6 +561,7 @@ fn request(permit: Permit, start: Start, addressee: &Addressee, timeout: Duratio
         sent_at_seconds,
         signature,
         headers: Arc::clone(&addressee.headers),
+        token: None,
         trace: start.trace.filter(|_| addressee.target.pass_traceparent),
         content_type: start.content_type,
         payload: start.payload,

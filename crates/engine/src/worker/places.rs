@@ -85,6 +85,8 @@ pub(super) enum NoPlace {
     TurnedAway,
     /// It waited for as long as it could.
     TooLate,
+    /// Nothing of its destination can start for so long: it has no token.
+    NoToken(Duration),
 }
 
 impl Places {

@@ -9,19 +9,24 @@ use domain::permit::Permit;
 use domain::signature::Signer;
 
 use crate::ports::{Store, Target, Vault};
-use crate::sealing::open;
+use crate::sealing::{Opened, TokenClient, open};
 
 /// Addressees kept at once; beyond it the cache begins anew. About 500 bytes
-/// each, and their headers.
+/// each, their headers, and a certificate with its key where they have one.
 const MOST: usize = 50_000;
+
+/// Of those, how many with a client certificate: at most 24 KiB each.
+const MOST_CERTIFICATES: usize = 4_096;
 
 /// A target whose secrets are open.
 #[derive(Debug)]
 pub(super) struct Addressee {
-    /// Without its sealed secrets.
+    /// Without its sealed secrets, and with what its connections show.
     pub(super) target: Target,
     pub(super) signer: Signer,
     pub(super) headers: Arc<CustomHeaders>,
+    /// What its tokens are asked for with.
+    pub(super) client: Option<TokenClient>,
 }
 
 /// The cache. A change of URL, secrets or headers bumps the epoch, and every
@@ -31,6 +36,8 @@ pub(super) struct Targets {
     store: Arc<dyn Store>,
     vault: Arc<dyn Vault>,
     known: HashMap<DestinationId, Arc<Addressee>>,
+    /// How many with a certificate it has learnt since it began.
+    certificates: usize,
     /// Those whose secrets do not open, complained of once.
     closed: HashMap<DestinationId, Epoch>,
 }
@@ -41,6 +48,7 @@ impl Targets {
             store,
             vault,
             known: HashMap::new(),
+            certificates: 0,
             closed: HashMap::new(),
         }
     }
@@ -75,9 +83,11 @@ impl Targets {
     }
 
     async fn read(&mut self, missing: &[DestinationId]) {
-        if self.known.len() + missing.len() > MOST {
+        let full = self.known.len() + missing.len() > MOST;
+        if full || self.certificates > MOST_CERTIFICATES {
             self.known.clear();
             self.closed.clear();
+            self.certificates = 0;
         }
         match self.store.targets(missing).await {
             Ok(targets) => {
@@ -93,12 +103,20 @@ impl Targets {
         let (destination, epoch) = (target.destination, target.epoch);
         let sealed = std::mem::take(&mut target.secrets);
         match open(self.vault.as_ref(), &sealed) {
-            Ok((signer, headers)) => {
+            Ok(Opened {
+                signer,
+                headers,
+                identity,
+                client,
+            }) => {
+                self.certificates += usize::from(identity.is_some());
+                target.identity = identity;
                 let headers = Arc::new(headers);
                 let addressee = Addressee {
                     target,
                     signer,
                     headers,
+                    client,
                 };
                 self.known.insert(destination, Arc::new(addressee));
             }

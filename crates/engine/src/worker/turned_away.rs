@@ -8,12 +8,11 @@
 //! keep schedulers and workers from all others. When enough places are free again
 //! before that, as many as find one are called back.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use domain::ids::DestinationId;
-use domain::permit::Permit;
 use domain::slow::Pause;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -26,14 +25,21 @@ use crate::worker::places::Places;
 /// Takes them. Clones share the statement.
 #[derive(Clone)]
 pub(super) struct TurnedAway {
-    permits: mpsc::Sender<InHand>,
+    permits: mpsc::Sender<Back>,
+}
+
+/// A permit that goes back.
+struct Back {
+    in_hand: InHand,
+    /// How long nothing of its destination can start, where that is known.
+    put_off: Option<Duration>,
 }
 
 struct Loop {
     store: Arc<dyn Store>,
     schedule: Arc<dyn Schedule>,
     places: Arc<Places>,
-    permits: mpsc::Receiver<InHand>,
+    permits: mpsc::Receiver<Back>,
 }
 
 impl TurnedAway {
@@ -55,10 +61,20 @@ impl TurnedAway {
     }
 
     /// The permit leaves the hand when the store knows.
-    pub(super) async fn send(&self, permit: InHand) {
+    pub(super) async fn send(&self, in_hand: InHand) {
+        self.back(in_hand, None).await;
+    }
+
+    /// The same where nothing of its destination can start for so long, which is no
+    /// matter of places: nothing is admitted of it meanwhile.
+    pub(super) async fn put_off(&self, in_hand: InHand, lasts: Duration) {
+        self.back(in_hand, Some(lasts)).await;
+    }
+
+    async fn back(&self, in_hand: InHand, put_off: Option<Duration>) {
         metrics::counter!("paceline_permits_turned_away_total").increment(1);
         // If the loop is gone, so is the worker: the permit was not begun.
-        let _ = self.permits.send(permit).await;
+        let _ = self.permits.send(Back { in_hand, put_off }).await;
     }
 }
 
@@ -105,23 +121,34 @@ impl Loop {
     }
 
     /// Two statements at most.
-    async fn tick(&self, batch: Vec<InHand>) {
-        let permits: Vec<_> = batch.iter().map(|in_hand| in_hand.permit).collect();
-        let pauses = self.pauses(&permits);
+    async fn tick(&self, batch: Vec<Back>) {
+        let permits: Vec<_> = batch.iter().map(|one| one.in_hand.permit).collect();
+        let pauses = self.pauses(&batch);
         // Before the permits are back, or they would be admitted again at once.
         self.defer(&pauses).await;
         match self.store.release_permits(&permits).await {
             Ok(wakes) => wake_all(self.schedule.as_ref(), &later(&wakes, &pauses)).await,
             Err(error) => tracing::debug!(%error, "permits left to expire"),
         }
-        batch.into_iter().for_each(InHand::known);
+        batch.into_iter().for_each(|one| one.in_hand.known());
     }
 
     /// When to look at each destination again.
-    fn pauses(&self, permits: &[Permit]) -> BTreeMap<DestinationId, Pause> {
-        let destinations: BTreeSet<_> = permits.iter().map(|permit| permit.destination).collect();
-        (destinations.into_iter())
-            .map(|destination| (destination, self.places.pause(destination)))
+    fn pauses(&self, batch: &[Back]) -> BTreeMap<DestinationId, Pause> {
+        let mut put_off: BTreeMap<DestinationId, Option<Duration>> = BTreeMap::new();
+        for one in batch {
+            let longest = put_off.entry(one.in_hand.permit.destination).or_default();
+            *longest = (*longest).max(one.put_off);
+        }
+        let pause = |destination, put_off: Option<Duration>| match put_off {
+            None => self.places.pause(destination),
+            Some(lasts) => Pause {
+                lasts,
+                defers: true,
+            },
+        };
+        (put_off.into_iter())
+            .map(|(destination, put_off)| (destination, pause(destination, put_off)))
             .collect()
     }
 

@@ -4,12 +4,17 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use domain::credentials::ClientCertificate;
 use domain::handshake::{ASK_TIMEOUT, Answer, Origin, Reply};
 use engine::handshake::{HandshakeLoop, HandshakeOptions};
-use engine::ports::{Asker, HandshakeRecorded, Handshakes, Question, SendError, StoreError, Wake};
+use engine::ports::{
+    Asker, ClientIdentity, HandshakeRecorded, Handshakes, Question, SealedKind, SendError,
+    StoreError, Wake,
+};
 use tokio_util::sync::CancellationToken;
 
 use crate::support::{Event, FOREVER, World, destination, ms, store_away};
+use crate::worker_signs::{Open, sealed};
 
 /// A store with so many to ask, and receivers that all answer alike.
 struct Few {
@@ -27,6 +32,7 @@ fn question(number: u32) -> Question {
         destination: destination(number.into()),
         url: format!("https://receiver.example/{number}"),
         per_minute: 600.try_into().ok(),
+        identity: None,
     }
 }
 
@@ -108,6 +114,25 @@ async fn who_allows_is_written_down_and_woken() {
     assert_eq!(recorded, [Answer::Allowed(120.try_into().ok())]);
     assert_eq!(woken, [[Wake::now(destination(1))]]);
     assert_eq!(*few.asked.lock().unwrap(), [question(1)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_receiver_is_shown_the_client_certificate() {
+    let (world, few) = (World::new(), Arc::new(allowing()));
+    let certificate = ClientCertificate::new("chain".to_owned(), "key".to_owned().into());
+    let kept = sealed(SealedKind::ClientCertificate, &certificate.expose());
+    let secret = kept.place.secret;
+    world.store.secrets.lock().unwrap().push(kept);
+    let mut asking = over(&world, &few).showing_certificates(world.store.clone(), Arc::new(Open));
+    asking.tick().await;
+    let expected = Question {
+        identity: Some(ClientIdentity {
+            secret,
+            certificate: Arc::new(certificate),
+        }),
+        ..question(1)
+    };
+    assert_eq!(*few.asked.lock().unwrap(), [expected]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -35,3 +35,4 @@ mod worker_places;
 mod worker_records;
 mod worker_shutdown;
 mod worker_signs;
+mod worker_tokens;

@@ -18,7 +18,7 @@ use zeroize::Zeroizing;
 use crate::support::{Event, T0, World, ms, pass, permit, permit_of};
 
 /// A vault that hides nothing.
-struct Open;
+pub(crate) struct Open;
 
 impl Vault for Open {
     fn sealing_key(&self) -> &'static str {
@@ -44,7 +44,7 @@ const PLACE: Place = Place {
     kind: SealedKind::Signs(SecretKind::Hmac),
 };
 
-fn sealed(kind: SealedKind, text: &str) -> SealedSecret {
+pub(crate) fn sealed(kind: SealedKind, text: &str) -> SealedSecret {
     let place = Place { kind, ..PLACE };
     SealedSecret {
         place,
@@ -53,7 +53,7 @@ fn sealed(kind: SealedKind, text: &str) -> SealedSecret {
     }
 }
 
-const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+pub(crate) const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 
 #[test]
 fn what_is_sealed_opens_as_it_was() {
@@ -70,8 +70,9 @@ fn what_is_sealed_opens_as_it_was() {
         sealed: new.sealed,
         expires_at: None,
     });
-    let (signer, opened) = open(&Open, &both).unwrap();
-    assert_eq!(opened, headers);
+    let opened = open(&Open, &both).unwrap();
+    assert_eq!(opened.headers, headers);
+    let signer = opened.signer;
     let at = Timestamp::from_millis(0);
     let expected = Signer::new(vec![Key {
         secret,
@@ -105,7 +106,7 @@ fn the_rules_hold_when_it_is_opened() {
     assert_eq!(error, VaultError::UnknownKey("open".to_owned()));
 }
 
-fn requests(world: &World) -> Vec<Request> {
+pub(crate) fn requests(world: &World) -> Vec<Request> {
     world.journal.pick(|event| match event {
         Event::Send(request) => Some(request),
         _ => None,

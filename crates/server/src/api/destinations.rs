@@ -14,6 +14,9 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use super::body::JsonBody;
+use super::credentials::{
+    ClientCertificate, OAuth2, SetClientCertificate, SetOAuth2, hidden, present_hidden,
+};
 use super::limits::{
     Effective, Limits, LimitsPatch, not_null, object, periods, present, present_object,
 };
@@ -94,6 +97,13 @@ pub struct CreateDestination {
     #[serde(default)]
     #[schema(value_type = HashMap<String, String>)]
     pub headers: Headers,
+    /// What its connections show to be let in. Answers show no key.
+    #[serde(default, deserialize_with = "hidden")]
+    pub client_certificate: Option<SetClientCertificate>,
+    /// How it gets the tokens by which it is let in. Answers show no secret, and no token.
+    /// Not beside a header `authorization`.
+    #[serde(default, deserialize_with = "hidden")]
+    pub oauth2: Option<SetOAuth2>,
 }
 
 /// What to change: what is absent stays, `null` clears what can be cleared.
@@ -168,6 +178,14 @@ pub struct ChangeDestination {
     #[serde(default, deserialize_with = "present")]
     #[schema(value_type = Option<HashMap<String, String>>)]
     pub headers: Option<Option<Headers>>,
+    /// What its connections show from now on; `null` for none.
+    #[serde(default, deserialize_with = "present_hidden")]
+    #[schema(value_type = Option<SetClientCertificate>)]
+    pub client_certificate: Option<Option<SetClientCertificate>>,
+    /// How it gets its tokens from now on; `null` for none.
+    #[serde(default, deserialize_with = "present_hidden")]
+    #[schema(value_type = Option<SetOAuth2>)]
+    pub oauth2: Option<Option<SetOAuth2>>,
 }
 
 /// A destination as it is.
@@ -215,6 +233,10 @@ pub struct Destination {
     pub handshake: Handshake,
     /// The names of the headers that it adds.
     pub headers: Vec<String>,
+    /// What its connections show.
+    pub client_certificate: Option<ClientCertificate>,
+    /// How it gets the tokens by which it is let in.
+    pub oauth2: Option<OAuth2>,
     /// What holds: the above, or the tier's where it inherits.
     pub effective: Effective,
     /// The most that may be set for it; an operator can grant it more.
@@ -247,6 +269,9 @@ impl From<Described> for Destination {
     fn from(described: Described) -> Self {
         let destination = described.destination;
         let limits = destination.limits;
+        let (shown, ends_soon) = (described.shown, described.certificate_ends_soon);
+        let certificate = shown.certificate;
+        let oauth2 = shown.oauth2;
         Self {
             id: destination.id.0,
             external_id: destination.external_id,
@@ -265,7 +290,9 @@ impl From<Described> for Destination {
             count: limits.count,
             pass_traceparent: destination.pass_traceparent,
             handshake: destination.handshake,
-            headers: described.header_names,
+            headers: shown.header_names,
+            client_certificate: certificate.map(|facts| ClientCertificate::of(facts, ends_soon)),
+            oauth2: oauth2.map(|facts| OAuth2::of(facts, shown.token_trouble)),
             effective: Effective::of(&destination.effective),
             ceiling: destination.ceiling.into(),
             created_at: text::time(destination.created_at),
@@ -299,6 +326,8 @@ impl From<CreateDestination> for DestinationDraft {
                 kind: None,
             },
             headers: body.headers.0,
+            client_certificate: body.client_certificate.map(Into::into),
+            oauth2: body.oauth2.map(Into::into),
         }
     }
 }
@@ -325,6 +354,8 @@ impl From<ChangeDestination> for DestinationEdit {
             pass_traceparent: body.pass_traceparent,
             handshake: body.handshake,
             headers: (body.headers).map(|headers| headers.unwrap_or_default().0),
+            client_certificate: (body.client_certificate).map(|one| one.map(Into::into)),
+            oauth2: body.oauth2.map(|one| one.map(Into::into)),
         }
     }
 }

@@ -3,6 +3,7 @@
 use chrono::{DateTime, SecondsFormat};
 use domain::access::Scope;
 use domain::attempt::AttemptState;
+use domain::credentials::ClientAuth;
 use domain::destination::DestinationState;
 use domain::handshake::Handshake;
 use domain::limit::{Count, Shape};
@@ -67,6 +68,11 @@ pub fn count_or_null() -> Object {
 /// Whether a receiver is asked before anything is sent to it.
 pub fn handshake() -> Object {
     words(Handshake::ALL.map(Handshake::as_str))
+}
+
+/// How a client says who it is to a token server.
+pub fn client_auth() -> Object {
+    words(ClientAuth::ALL.map(ClientAuth::as_str))
 }
 
 /// A destination's state.

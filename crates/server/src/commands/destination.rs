@@ -15,6 +15,7 @@ use crate::output::{self, Format};
 
 mod backlog;
 mod batches;
+mod credentials;
 pub(super) mod explain;
 mod handshake;
 mod health;

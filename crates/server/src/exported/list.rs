@@ -52,6 +52,8 @@ const CHANGES: Kind = Counters(
 
 const HANDSHAKES: Kind = Counters("result", &["allowed", "refused", "unreachable"]);
 
+const TOKENS: Kind = Counters("result", &["granted", "refused"]);
+
 const CONNECTIONS: Kind = Counters("bound", &["all", "address"]);
 
 const REFUSALS: Kind = Counters("reason", &["too-fast", "backlog-full"]);
@@ -135,6 +137,7 @@ pub const METRICS: &[Metric] = &[
     of(All, Counter, "paceline_dead_letters_total", "Attempts whose event's tries are used up"),
     of(Worker, CHANGES, "paceline_health_changes_total", "What became of destinations by their answers"),
     of(Worker, HANDSHAKES, "paceline_handshakes_total", "Receivers that were asked whether they want to be sent anything"),
+    of(Worker, TOKENS, "paceline_token_requests_total", "Requests for access tokens, by what they came to"),
     of(Worker, Counter, "paceline_secrets_closed_total", "Secrets that no key of this process opens"),
     of(Operator, RECONCILES, "paceline_operator_reconciles_total", "Looks at resources, by who failed"),
     of(Operator, Histogram, "paceline_operator_reconcile_seconds", "How long a look at a resource took"),

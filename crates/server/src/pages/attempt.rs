@@ -106,9 +106,12 @@ fn headers(
         })
         .collect();
     shown.push((names.signature.to_string(), "not kept".to_owned()));
-    let added = described.map(|one| &one.header_names);
-    let hidden = |name: &String| (name.clone(), "hidden".to_owned());
-    shown.extend(added.into_iter().flatten().map(hidden));
+    let added = described.map(|one| &one.shown);
+    let names = added.into_iter().flat_map(|one| &one.header_names);
+    shown.extend(names.map(|name| (name.clone(), "hidden".to_owned())));
+    if added.is_some_and(|one| one.oauth2.is_some()) {
+        shown.push((header::AUTHORIZATION.to_string(), "not kept".to_owned()));
+    }
     shown
 }
 

@@ -24,6 +24,7 @@ use super::standing::{self, Standing};
 use super::visitor::Visitor;
 use super::words::{self, NONE};
 use super::{Asked, Pages, live, resend};
+use crate::service::Described;
 
 /// How often the chart is drawn again.
 const EVERY: Duration = Duration::from_millis(500);
@@ -64,6 +65,8 @@ struct Page {
     history: Vec<(String, String, String)>,
     attempts: Vec<Line>,
     secrets: Vec<(String, String, String)>,
+    /// What lets it in, in words, and whether they are a warning.
+    credentials: Vec<(String, bool)>,
     resend_spans: [(&'static str, u32); 4],
     preview: Option<Preview>,
     new_secret: Option<String>,
@@ -202,6 +205,7 @@ pub(super) async fn page(
         .limits_within(id, (Timestamp::from_micros(0), None), HISTORY)
         .await?;
     let secrets = pages.service(tenant).secrets(id).await?;
+    let described = pages.service(tenant).destination(id).await?;
     let shown = beside
         .preview
         .as_ref()
@@ -245,6 +249,7 @@ pub(super) async fn page(
                 )
             })
             .collect(),
+        credentials: credentials(described),
         preview: beside.preview,
         new_secret: beside.new_secret,
         notice: beside.notice,
@@ -274,6 +279,35 @@ fn fields(limits: &LimitSettings) -> Vec<Field> {
         field("burst", "burst", limits.burst),
         field("max_in_flight", "in flight at once", limits.max_in_flight),
     ]
+}
+
+/// The client certificate and the tokens, and what is wrong with them.
+fn credentials(described: Described) -> Vec<(String, bool)> {
+    let (shown, ends_soon) = (described.shown, described.certificate_ends_soon);
+    let certificate = shown.certificate.map(|facts| {
+        let until = words::time(facts.not_after);
+        let soon = match ends_soon {
+            true => ", which is soon: set another one",
+            false => "",
+        };
+        let words = format!(
+            "Shows the client certificate {} until {until}{soon}.",
+            facts.subject
+        );
+        (words, ends_soon)
+    });
+    let client = shown.oauth2.map(|facts| {
+        let words = format!("Gets tokens as {} at {}.", facts.client_id, facts.token_url);
+        (words, false)
+    });
+    let trouble = shown.token_trouble.map(|trouble| {
+        let (words, at) = (trouble.words, words::time(trouble.at));
+        (format!("No token at {at}: {words}."), true)
+    });
+    [certificate, client, trouble]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 fn entry(entry: &LimitHistory) -> (String, String, String) {

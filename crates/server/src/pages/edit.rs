@@ -1,7 +1,7 @@
 //! A destination is added, changed, tried and deleted.
 //!
 //! What its owner typed stands in the form again if something of it was wrong, but for
-//! values of headers, which are never shown.
+//! values of headers, certificates, keys and secrets, which are never shown.
 
 use std::time::Duration;
 
@@ -9,6 +9,7 @@ use axum::extract::{Path, State};
 use axum::response::{Html, IntoResponse, Redirect, Response};
 use bytes::Bytes;
 use domain::access::Scope;
+use domain::credentials::{ClientAuth, UnknownClientAuth};
 use domain::destination::DestinationState;
 use domain::event::Timing;
 use domain::handshake::Handshake;
@@ -27,6 +28,7 @@ use super::sure::{self, Question};
 use super::visitor::{Fields, Posted, Visitor};
 use super::{Asked, Pages};
 use crate::hidden::Hidden;
+use crate::service::credentials::{CertificateDraft, ClientDraft};
 use crate::service::secrets::{MadeSecret, SecretDraft};
 use crate::service::{
     Described, DestinationDraft, DestinationEdit, EventDraft, LimitsChange, Service, ServiceError,
@@ -51,6 +53,10 @@ struct Page {
     form: Form,
     /// The headers that it adds now.
     header_names: String,
+    /// Whose client certificate its connections show now.
+    certificate: Option<String>,
+    /// As whom and where it asks for tokens now.
+    client: Option<String>,
     is_disabled: bool,
     /// What is wrong with the form.
     problem: Option<String>,
@@ -62,6 +68,11 @@ struct Form {
     url: String,
     event_types: String,
     filter: String,
+    token_url: String,
+    client_id: String,
+    scopes: String,
+    audience: String,
+    client_auth: String,
 }
 
 impl Form {
@@ -72,16 +83,83 @@ impl Form {
             url: text("url"),
             event_types: text("event_types"),
             filter: text("filter"),
+            token_url: text("token_url"),
+            client_id: text("client_id"),
+            scopes: text("scopes"),
+            audience: text("audience"),
+            client_auth: text("client_auth"),
         }
     }
 
     /// With commas or spaces between them.
     fn event_types(&self) -> Vec<String> {
-        let words = self
-            .event_types
-            .split(|one: char| one == ',' || one.is_whitespace());
-        let words = words.filter(|word| !word.is_empty());
-        words.map(str::to_owned).collect()
+        words(&self.event_types)
+    }
+
+    /// The client as which tokens are asked for, if one was typed.
+    fn client(&self, fields: &Fields) -> Result<Option<ClientDraft>, Refused> {
+        let secret = hidden(fields, "client_secret");
+        let typed = [
+            &self.token_url,
+            &self.client_id,
+            &self.scopes,
+            &self.audience,
+        ];
+        if secret.is_none() && typed.iter().all(|text| text.is_empty()) {
+            return Ok(None);
+        }
+        let way = match self.client_auth.as_str() {
+            "" => Ok(ClientAuth::default()),
+            word => word.parse(),
+        };
+        let way = way.map_err(|problem: UnknownClientAuth| {
+            Refused::invalid(format!("oauth2.client_auth: {problem}"))
+        })?;
+        Ok(Some(ClientDraft {
+            token_url: self.token_url.clone(),
+            client_id: self.client_id.clone(),
+            client_secret: secret.unwrap_or_else(empty),
+            scopes: words(&self.scopes),
+            audience: Some(self.audience.clone()).filter(|text| !text.is_empty()),
+            client_auth: way,
+        }))
+    }
+}
+
+/// Between commas or spaces.
+fn words(text: &str) -> Vec<String> {
+    let words = text.split(|one: char| one == ',' || one.is_whitespace());
+    let words = words.filter(|word| !word.is_empty());
+    words.map(str::to_owned).collect()
+}
+
+fn hidden(fields: &Fields, name: &str) -> Option<Hidden> {
+    let text = fields.get(name)?;
+    Some(Hidden::new(Zeroizing::new(text.to_owned())))
+}
+
+fn empty() -> Hidden {
+    Hidden::new(Zeroizing::default())
+}
+
+/// The client certificate, if one was typed.
+fn certificate(fields: &Fields) -> Option<CertificateDraft> {
+    let [certificate, private_key] =
+        ["certificate", "private_key"].map(|name| hidden(fields, name));
+    if certificate.is_none() && private_key.is_none() {
+        return None;
+    }
+    Some(CertificateDraft {
+        certificate: certificate.unwrap_or_else(empty),
+        private_key: private_key.unwrap_or_else(empty),
+    })
+}
+
+/// What was typed is set, and nothing typed stays as it is unless it is to be removed.
+fn set_or_removed<T>(typed: Option<T>, removed: bool) -> Option<Option<T>> {
+    match (typed, removed) {
+        (None, false) => None,
+        (typed, _) => Some(typed),
     }
 }
 
@@ -129,6 +207,8 @@ async fn adding(
         id: None,
         form,
         header_names: String::new(),
+        certificate: None,
+        client: None,
         is_disabled: false,
         problem,
     })
@@ -179,6 +259,8 @@ async fn created(
         },
         handshake: Handshake::default(),
         headers: headers(fields)?,
+        client_certificate: certificate(fields),
+        oauth2: form.client(fields)?,
     };
     Ok(service.create_destination(draft).await?)
 }
@@ -205,14 +287,19 @@ async fn filled(pages: &Pages, visitor: &Visitor, id: DestinationId) -> Result<P
             url: destination.url,
             event_types: destination.event_types.join(" "),
             filter: (destination.filter).map_or(String::new(), |filter| filter.to_string()),
+            ..Form::of(&Fields::default())
         },
-        header_names: described.header_names.join(", "),
+        header_names: described.shown.header_names.join(", "),
+        certificate: described.shown.certificate.map(|facts| facts.subject),
+        client: (described.shown.oauth2)
+            .map(|facts| format!("{} at {}", facts.client_id, facts.token_url)),
         is_disabled: destination.state == DestinationState::Disabled,
         problem: None,
     })
 }
 
-/// Changes all that the form has; headers only if it says so.
+/// Changes all that the form has; headers only if it says so, a certificate and a client
+/// only if one is typed or it says that it is to be removed.
 pub(super) async fn save(
     State(pages): Asked,
     Path(id): Path<String>,
@@ -250,6 +337,8 @@ async fn changed(
         filter: Some(filter(form)?),
         limits: LimitsChange::default(),
         headers,
+        client_certificate: set_or_removed(certificate(fields), fields.has("remove_certificate")),
+        oauth2: set_or_removed(form.client(fields)?, fields.has("remove_oauth2")),
         ..DestinationEdit::default()
     };
     service.change_destination(id, edit).await?;

@@ -251,7 +251,9 @@ impl Seen<'_> {
                 Some(DisableReason::Failing) => ("bad", format!("{label}: failing")),
                 None => ("bad", label.to_owned()),
             },
-            Reason::Breaker | Reason::Probe | Reason::NoWorkers => ("bad", label.to_owned()),
+            Reason::Breaker | Reason::Probe | Reason::NoToken | Reason::NoWorkers => {
+                ("bad", label.to_owned())
+            }
             Reason::Backoff => {
                 let count = words::count(self.backlog, COUNTED);
                 let next = next.map_or(String::new(), |next| format!(", the next in {next}"));

@@ -203,6 +203,7 @@ impl Plan {
                         next_due: None,
                     },
                     around: Around::default(),
+                    no_token: None,
                     workers: 1,
                     now: until,
                 },

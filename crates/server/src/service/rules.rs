@@ -108,7 +108,12 @@ pub const NOT_OPEN: &str = "leads to a place that is not open";
 /// hears of it at once; but names change, so what decides is the sender, at
 /// every connect.
 pub(super) fn url(text: &str, policy: &Policy) -> Result<(), ServiceError> {
-    let refuse = |problem: &str| Err(ServiceError::invalid("url", problem));
+    url_of("url", text, policy)
+}
+
+/// Where requests go, by the field that says so.
+pub(super) fn url_of(field: &str, text: &str, policy: &Policy) -> Result<(), ServiceError> {
+    let refuse = |problem: &str| Err(ServiceError::invalid(field, problem));
     if text.len() > MAX_URL_BYTES {
         return refuse("must be at most 2048 bytes");
     }
@@ -157,7 +162,7 @@ pub(super) fn url(text: &str, policy: &Policy) -> Result<(), ServiceError> {
             tracing::info!(%refusal, opened_by, "a destination was refused");
         }
         let problem = format!("{NOT_OPEN}: {refusal}");
-        ServiceError::invalid("url", problem)
+        ServiceError::invalid(field, problem)
     })
 }
 

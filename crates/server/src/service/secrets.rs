@@ -1,14 +1,13 @@
-//! Secrets and headers: made, sealed and handed to the store. What is shown of
+//! Secrets that sign: made, sealed and handed to the store. What is shown of
 //! a secret is shown once, to whoever had it made.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use domain::header::CustomHeaders;
 use domain::ids::{DestinationId, SecretId};
 use domain::signature::{SecretKind, SigningSecret};
-use engine::ports::{HeadersChange, NewSecret, Place, SealedKind, Secret, SecretStore, Vault};
-use engine::sealing::{self, seal_headers, seal_secret};
+use engine::ports::{NewSecret, Secret, SecretStore, Vault};
+use engine::sealing::seal_secret;
 use zeroize::Zeroizing;
 
 use super::{Service, ServiceError};
@@ -120,58 +119,4 @@ impl Service {
         };
         Ok((new, made))
     }
-
-    /// Headers, checked and sealed; none are no secret.
-    pub(super) fn new_headers(
-        &self,
-        destination: DestinationId,
-        headers: Vec<(String, Hidden)>,
-    ) -> Result<HeadersChange, ServiceError> {
-        Ok(self.sealed_headers(destination, &checked_headers(headers)?))
-    }
-
-    /// The same, but for those that it adds already: a change takes back what is
-    /// admitted, as all workers have to read its target again.
-    pub(super) async fn headers_that_differ(
-        &self,
-        destination: DestinationId,
-        headers: Vec<(String, Hidden)>,
-    ) -> Result<HeadersChange, ServiceError> {
-        let wanted = checked_headers(headers)?;
-        let mut sealed = (self.managers)
-            .sealed_secrets(self.tenant, destination)
-            .await?;
-        sealed.retain(|one| one.place.kind == SealedKind::Headers);
-        let added = sealing::open(self.signing.vault.as_ref(), &sealed);
-        Ok(match added.is_ok_and(|(_, added)| added == wanted) {
-            true => HeadersChange::Keep,
-            false => self.sealed_headers(destination, &wanted),
-        })
-    }
-
-    fn sealed_headers(&self, destination: DestinationId, headers: &CustomHeaders) -> HeadersChange {
-        if headers.is_empty() {
-            return HeadersChange::Clear;
-        }
-        let place = self.place(destination);
-        let nonce = self.mint.bytes();
-        let sealed = seal_headers(self.signing.vault.as_ref(), place, &nonce, headers);
-        HeadersChange::Set(sealed)
-    }
-
-    fn place(&self, destination: DestinationId) -> Place {
-        Place {
-            tenant: self.tenant,
-            destination,
-            secret: SecretId(self.mint.uuid()),
-            kind: SealedKind::Headers, // sealing says what it really is
-        }
-    }
-}
-
-fn checked_headers(headers: Vec<(String, Hidden)>) -> Result<CustomHeaders, ServiceError> {
-    let headers = headers.into_iter();
-    let headers = headers.map(|(name, value)| (name, value.into_inner()));
-    CustomHeaders::new(headers)
-        .map_err(|problem| ServiceError::invalid("headers", problem.to_string()))
 }

@@ -16,6 +16,7 @@ fn answer(path: &str) -> (u16, &'static str) {
     match path.split('?').next() {
         Some("/ok") => (200, "canary-response-of-success"),
         Some("/failing") => (500, "canary-response-of-failure"),
+        Some("/token") => (200, r#"{"access_token":"canary-token","expires_in":600}"#),
         Some("/final") => (422, "canary-response-of-refusal"),
         _ => (200, ""),
     }
@@ -35,6 +36,36 @@ fn destination(place: &Place, receiver: &Listener, path: &str) -> String {
     let rules = json!({ "max_tries": 2, "delays_ms": [1] });
     place.done("PUT", &format!("/v1/destinations/{id}/retries"), "", &rules);
     id
+}
+
+/// One that is let in by a token, at the server that gives them.
+fn destination_with_token(place: &Place, login: &Listener) -> String {
+    let body = json!({
+        "url": format!("http://{}/ok", login.address),
+        "unlimited": true,
+        "oauth2": {
+            "token_url": format!("http://{}/token?query=canary-query", login.address),
+            "client_id": "paceline",
+            "client_secret": "canary-client-secret",
+            "client_auth": "body",
+        },
+    });
+    let created = place.done("POST", "/v1/destinations", "", &body);
+    created["id"].as_str().unwrap().to_owned()
+}
+
+/// It was asked for by the secret, and carried.
+fn let_in(login: &[Request]) {
+    let [asked, sent] = login else {
+        panic!("a token and a delivery: {login:?}");
+    };
+    let form = String::from_utf8_lossy(&asked.body);
+    assert!(
+        form.contains("client_secret=canary-client-secret"),
+        "{form}"
+    );
+    let carried = sent.header("authorization");
+    assert_eq!(carried.as_deref(), Some("Bearer canary-token"));
 }
 
 fn event(place: &Place, destination: &str, number: u32) -> Value {
@@ -82,6 +113,7 @@ fn other_tenant(place: &Place) -> String {
 fn nothing_secret_comes_out() {
     let receiver = Listener::start(answer);
     let collector = Listener::start(answer);
+    let login = Listener::start(answer);
     let endpoint = format!("http://{}", collector.address);
     let mut place = Place::start(&[
         ("OTEL_EXPORTER_OTLP_ENDPOINT", &endpoint),
@@ -91,10 +123,13 @@ fn nothing_secret_comes_out() {
     let taking = destination(&place, &receiver, "ok");
     let failing = destination(&place, &receiver, "failing");
     let refusing = destination(&place, &receiver, "final");
+    let let_in_by_token = destination_with_token(&place, &login);
     let taken = event(&place, &taking, 1);
+    let carried = event(&place, &let_in_by_token, 4);
     let failed = event(&place, &failing, 2);
     let dead = event(&place, &refusing, 3);
     place.attempts(&taken, |attempts| attempts[0]["state"] == "succeeded");
+    place.attempts(&carried, |attempts| attempts[0]["state"] == "succeeded");
     place.attempts(&failed, |attempts| attempts[1]["dead_letter"] == true);
     place.attempts(&dead, |attempts| attempts[0]["dead_letter"] == true);
     let answers = refused(&place, &taking, &other);
@@ -113,6 +148,7 @@ fn nothing_secret_comes_out() {
 
     let exported = collector.requests();
     came_in(&receiver.requests(), &exported);
+    let_in(&login.requests());
 
     // What comes out has ids, and so would have had canaries.
     let bodies: Vec<u8> = exported

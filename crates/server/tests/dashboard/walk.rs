@@ -2,7 +2,7 @@
 //! without its session's token, and none beyond its scope.
 
 use http::Method;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::place::Place;
 use crate::visit::{ADMIN, HOST, Visitor, World};
@@ -536,6 +536,9 @@ fn form_of<'a>(page: &'a str, action: &str) -> Vec<(&'a str, &'a str)> {
     inputs.map(field).collect()
 }
 
+const CLIENT: &str = include_str!("../../../adapters/tests/http_sender/pem/client.pem");
+const CLIENT_KEY: &str = include_str!("../../../adapters/tests/http_sender/pem/client.key");
+
 /// What a form says of a destination that can be added.
 const ENDPOINT: [(&str, &str); 5] = [
     ("url", "https://example.com/a"),
@@ -571,6 +574,7 @@ async fn a_destination_is_added_changed_and_deleted(world: &World) {
     let wanted = [json!("shop \"a\""), types, json!(["x-key"]), filter];
     assert_eq!(has, wanted, "{made}");
     all_of_it_is_changed(world, (&guest, &key), id).await;
+    what_lets_it_in_is_set_and_removed(world, (&guest, &key), id).await;
     it_is_disabled_and_deleted(world, (&guest, &key), id).await;
 }
 
@@ -624,6 +628,59 @@ async fn all_of_it_is_changed(world: &World, (guest, key): (&Visitor, &str), id:
     let page = world.post(guest, &edit, &other).await;
     assert_eq!(page.status, 422, "{}", page.text);
     assert!(page.text.contains("value=\"no url\""), "{}", page.text);
+}
+
+/// A certificate and a client; neither the key nor the secret comes back.
+async fn what_lets_it_in_is_set_and_removed(
+    world: &World,
+    (guest, key): (&Visitor, &str),
+    id: &str,
+) {
+    let api = format!("/v1/destinations/{id}");
+    let now = async || {
+        let now = world.api(key, Method::GET, &api, json!({})).await;
+        let client = &now["oauth2"];
+        (
+            now["client_certificate"]["subject"].clone(),
+            (client["client_id"].clone(), client["scopes"].clone()),
+        )
+    };
+    let edit = format!("/dashboard/destinations/{id}/edit");
+    let url = ("url", "https://example.com/b");
+    let typed = [
+        url,
+        ("certificate", CLIENT),
+        ("private_key", CLIENT_KEY),
+        ("token_url", "https://login.example/token"),
+        ("client_id", "shop"),
+        ("client_secret", "hush"),
+        ("scopes", "a, b"),
+    ];
+    let mut wrong = typed;
+    wrong[2].1 = "hush";
+    let page = world.post(guest, &edit, &wrong).await;
+    assert_eq!(page.status, 422, "{}", page.text);
+    let says = "id=\"problem\">client_certificate.private_key: ";
+    for shown in [says, "value=\"shop\"", "value=\"a, b\""] {
+        assert!(page.text.contains(shown), "{shown}: {}", page.text);
+    }
+    assert!(!page.text.contains("hush"), "{}", page.text);
+    let none = || (Value::Null, (Value::Null, Value::Null));
+    assert_eq!(now().await, none());
+    assert_eq!(world.post(guest, &edit, &typed).await.status, 303);
+    let subject = "O=Example, CN=paceline client";
+    let set = (json!(subject), (json!("shop"), json!(["a", "b"])));
+    assert_eq!(now().await, set);
+    assert_eq!(world.post(guest, &edit, &[url]).await.status, 303);
+    assert_eq!(now().await, set, "what is not typed stays");
+    for path in [edit.clone(), format!("/dashboard/destinations/{id}")] {
+        let page = world.get(guest, &path).await;
+        assert!(page.text.contains(subject), "{path}: {}", page.text);
+        assert!(!page.text.contains("hush"), "{path}: {}", page.text);
+    }
+    let removed = [url, ("remove_certificate", "yes"), ("remove_oauth2", "yes")];
+    assert_eq!(world.post(guest, &edit, &removed).await.status, 303);
+    assert_eq!(now().await, none());
 }
 
 async fn it_is_disabled_and_deleted(world: &World, (guest, key): (&Visitor, &str), id: &str) {

@@ -8,6 +8,7 @@ mod backlog;
 mod batches;
 mod bulk;
 mod command_line;
+mod credentials;
 mod demo;
 mod fuzz;
 mod handshake;

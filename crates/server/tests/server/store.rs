@@ -20,9 +20,9 @@ use domain::smart::{Reason, SmartDelivery};
 use domain::time::Timestamp;
 use engine::ports::{
     Acceptance, AttemptView, BreakerChange, Catalog, CatalogError, Destination, DestinationChange,
-    EventSummary, HandshakeBook, HandshakeView, HeadersChange, HealthBook, HealthView,
-    LedgerPosition, LedgerRow, LimitHistory, Managed, NewDestination, NewSecret, OperationalEvent,
-    Resealed, SealedKind, SealedSecret, Secret, SecretStore, SmartBook, SmartChange, SmartView,
+    EventSummary, HandshakeBook, HandshakeView, HealthBook, HealthView, LedgerPosition, LedgerRow,
+    LimitHistory, Managed, NewDestination, NewSecret, OperationalEvent, Resealed, SealedKind,
+    SealedSecret, Secret, SecretStore, Shown, SingleChange, SmartBook, SmartChange, SmartView,
     StoreError, StoreLayer,
 };
 
@@ -492,40 +492,33 @@ impl SecretStore for FakeStore {
         &self,
         of: Managed<'_>,
         change: &DestinationChange,
-        headers: &HeadersChange,
+        singles: &[SingleChange],
     ) -> Result<Destination, CatalogError> {
         let (tenant, id) = (of.tenant, of.destination);
         let changed = self.change_destination(tenant, id, change).await?;
         let mut state = self.up()?;
-        if *headers != HeadersChange::Keep {
-            let is_headers = |(new, _): &(NewSecret, Secret)| {
-                new.place.destination == id && new.place.kind == SealedKind::Headers
+        for single in singles {
+            let is_it = |(new, _): &(NewSecret, Secret)| {
+                new.place.destination == id && new.place.kind == single.kind()
             };
-            state.secrets.retain(|one| !is_headers(one));
-        }
-        if let HeadersChange::Set(new) = headers {
-            state.secrets.push(shown(new));
+            state.secrets.retain(|one| !is_it(one));
+            state.secrets.extend(single.set().map(shown));
         }
         Ok(changed)
     }
 
-    async fn header_names(
-        &self,
-        destinations: &[DestinationId],
-    ) -> Result<Vec<Vec<String>>, CatalogError> {
+    async fn shown(&self, destinations: &[DestinationId]) -> Result<Vec<Shown>, CatalogError> {
         let state = self.up()?;
-        let names = |id: &DestinationId| {
-            let mut all = state.secrets.iter().map(|(new, _)| new);
-            let found = all
-                .find(|new| new.place.destination == *id && new.place.kind == SealedKind::Headers);
-            let shown = found.and_then(|new| new.shown.clone()).unwrap_or_default();
-            shown
-                .split(' ')
-                .filter(|name| !name.is_empty())
-                .map(str::to_owned)
-                .collect()
+        let of = |id: &DestinationId| {
+            let mut all = Shown::default();
+            let mut news = state.secrets.iter().map(|(new, _)| new);
+            for new in news.by_ref().filter(|new| new.place.destination == *id) {
+                let text = new.shown.as_deref().unwrap_or_default();
+                all.add(new.place.kind, text).unwrap();
+            }
+            all
         };
-        Ok(destinations.iter().map(names).collect())
+        Ok(destinations.iter().map(of).collect())
     }
 
     async fn secrets(
@@ -536,7 +529,7 @@ impl SecretStore for FakeStore {
         self.destination(tenant, destination).await?;
         let state = self.up()?;
         let of = |(new, _): &&(NewSecret, Secret)| {
-            new.place.destination == destination && new.place.kind != SealedKind::Headers
+            new.place.destination == destination && matches!(new.place.kind, SealedKind::Signs(_))
         };
         let found = state.secrets.iter().filter(of);
         Ok(found.map(|(_, secret)| secret.clone()).rev().collect())
@@ -593,7 +586,7 @@ impl SecretStore for FakeStore {
 fn shown(new: &NewSecret) -> (NewSecret, Secret) {
     let kind = match new.place.kind {
         SealedKind::Signs(kind) => kind,
-        SealedKind::Headers | SealedKind::Notice => domain::signature::SecretKind::Hmac,
+        _ => domain::signature::SecretKind::Hmac,
     };
     let secret = Secret {
         id: new.place.secret,

@@ -75,6 +75,7 @@ pub async fn nothing_starts_until_the_receiver_allows_it(world: &World) {
         destination,
         url: "https://receiver.example/hooks".to_owned(),
         per_minute: 600.try_into().ok(),
+        identity: None,
     };
     assert_eq!(asked, std::slice::from_ref(&question));
     assert_eq!(take(world).await, [], "somebody asks already");

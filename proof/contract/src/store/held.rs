@@ -10,7 +10,7 @@ use super::World;
 use super::managers::{RESOURCE, discard, held, manager, named, release};
 use super::secrets::{HMAC, secret};
 use engine::ports::{
-    CatalogError, DEFAULT_TENANT, DestinationChange, HeadersChange, Managed, Manager, SealedKind,
+    CatalogError, DEFAULT_TENANT, DestinationChange, Managed, Manager, SealedKind, SingleChange,
 };
 
 /// A change of its name by somebody; `None` is the API.
@@ -29,9 +29,8 @@ async fn rename(
         destination: id,
         by,
     };
-    let headers = HeadersChange::Keep;
     let secrets = &world.secrets;
-    let changed = secrets.change_destination_with(of, &change, &headers);
+    let changed = secrets.change_destination_with(of, &change, &[]);
     changed.await.map(drop)
 }
 
@@ -60,7 +59,7 @@ pub async fn what_is_held_only_its_manager_changes(world: &World) {
             by,
         };
         let change = DestinationChange::default();
-        let headers = HeadersChange::Set(secret(world, id, SealedKind::Headers));
+        let headers = [SingleChange::Set(secret(world, id, SealedKind::Headers))];
         let secrets = &world.secrets;
         let changed = secrets.change_destination_with(of, &change, &headers);
         assert_refused(changed.await, RESOURCE);
@@ -113,9 +112,8 @@ async fn set_state(world: &World, of: Managed<'_>, state: DestinationState) {
         state: Some(state),
         ..DestinationChange::default()
     };
-    let headers = HeadersChange::Keep;
     let secrets = &world.secrets;
-    let changed = secrets.change_destination_with(of, &change, &headers);
+    let changed = secrets.change_destination_with(of, &change, &[]);
     assert_eq!(changed.await.unwrap().state, state);
 }
 

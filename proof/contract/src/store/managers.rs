@@ -11,8 +11,8 @@ use super::World;
 use super::health::fail_for_long;
 use super::secrets::{HMAC, secret};
 use engine::ports::{
-    CatalogError, DEFAULT_TENANT, DestinationChange, Found, HeadersChange, HeldDestination, Hold,
-    Managed, Manager, NewDestination, SealedKind, SealedSecret,
+    CatalogError, DEFAULT_TENANT, DestinationChange, Found, HeldDestination, Hold, Managed,
+    Manager, NewDestination, SealedKind, SealedSecret, SingleChange,
 };
 
 pub(super) const RESOURCE: &str = "paceline/shop";
@@ -220,7 +220,7 @@ pub async fn managers_are_of_their_tenant(world: &World) {
 pub async fn what_is_sealed_is_read_as_it_was(world: &World) {
     let id = held(world, "shop", "one").await.unwrap();
     let headers = secret(world, id, SealedKind::Headers);
-    let change = HeadersChange::Set(headers.clone());
+    let change = [SingleChange::Set(headers.clone())];
     let manager = manager("one");
     let of = Managed::by(DEFAULT_TENANT, id, &manager);
     world
@@ -293,9 +293,9 @@ pub async fn what_is_held_is_seen_at_a_glance(world: &World) {
         state: Some(DestinationState::Paused),
         ..DestinationChange::default()
     };
-    let (holder, headers) = (manager("one"), HeadersChange::Keep);
+    let holder = manager("one");
     let of = Managed::by(DEFAULT_TENANT, id, &holder);
-    let changed = world.secrets.change_destination_with(of, &change, &headers);
+    let changed = world.secrets.change_destination_with(of, &change, &[]);
     changed.await.unwrap();
     assert_eq!(seen().await[0].state, DestinationState::Paused);
     release(world, id, &holder).await;

@@ -3,17 +3,20 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use domain::credentials::{CertificateFacts, ClientAuth, OAuthFacts};
 use domain::ids::{DestinationId, Epoch, SecretId, TenantId};
 use domain::policy::LimitSettings;
 use domain::signature::{MAX_LIVE_SECRETS, SecretKind};
+use domain::time::Timestamp;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use zeroize::Zeroizing;
 
 use super::World;
 use engine::ports::{
-    CatalogError, ClaimAnswer, DEFAULT_TENANT, DestinationChange, HeadersChange, Managed,
-    NONCE_BYTES, NewSecret, Place, Resealed, Sealed, SealedKind, SealedSecret, Vault, VaultError,
+    CatalogError, ClaimAnswer, DEFAULT_TENANT, DestinationChange, Managed, NONCE_BYTES, NewSecret,
+    Place, Resealed, Sealed, SealedKind, SealedSecret, Shown, SingleChange, TokenNote, Vault,
+    VaultError,
 };
 use engine::resealing::{Page, Resealing};
 
@@ -30,7 +33,35 @@ pub(super) fn secret(world: &World, destination: DestinationId, kind: SealedKind
     NewSecret {
         place,
         sealed: Keys("old").seal(&place, &[0; NONCE_BYTES], b"secret"),
-        shown: (kind != HMAC).then(|| "x-one x-two".to_owned()),
+        shown: shown_of(kind),
+    }
+}
+
+/// What people may see of it.
+fn shown_of(kind: SealedKind) -> Option<String> {
+    Some(match kind {
+        SealedKind::ClientCertificate => certificate().text(),
+        SealedKind::OAuth2 => client().text(),
+        HMAC => return None,
+        _ => "x-one x-two".to_owned(),
+    })
+}
+
+fn certificate() -> CertificateFacts {
+    CertificateFacts {
+        subject: "CN=paceline".to_owned(),
+        sha256: "00ff".to_owned(),
+        not_after: Timestamp::from_millis(1_800_000_000_000),
+    }
+}
+
+fn client() -> OAuthFacts {
+    OAuthFacts {
+        token_url: "https://login.example/token".to_owned(),
+        client_id: "paceline".to_owned(),
+        scopes: vec!["hooks".to_owned()],
+        audience: None,
+        client_auth: ClientAuth::Basic,
     }
 }
 
@@ -139,8 +170,7 @@ pub async fn a_destination_is_created_with_its_secrets(world: &World) {
     assert_eq!(only.id, hmac.place.secret);
     assert_eq!((only.kind, only.expires_at), (SecretKind::Hmac, None));
     assert!(only.created_at <= world.now().await);
-    let names = world.secrets.header_names(&[new.id]).await.unwrap();
-    assert_eq!(names, [["x-one", "x-two"]]);
+    assert_eq!(header_names(world, new.id).await, ["x-one", "x-two"]);
 }
 
 /// Both or none.
@@ -293,15 +323,26 @@ async fn set_headers(world: &World, destination: DestinationId, url: Option<&str
         url: url.map(str::to_owned),
         ..DestinationChange::default()
     };
-    let headers = HeadersChange::Set(headers);
+    let headers = [SingleChange::Set(headers)];
     let of = Managed::by_nobody(DEFAULT_TENANT, destination);
     let changed = world.secrets.change_destination_with(of, &change, &headers);
     changed.await.unwrap();
 }
 
+async fn change(world: &World, destination: DestinationId, singles: &[SingleChange]) {
+    let change = DestinationChange::default();
+    let of = Managed::by_nobody(DEFAULT_TENANT, destination);
+    let changed = world.secrets.change_destination_with(of, &change, singles);
+    changed.await.unwrap();
+}
+
+async fn shown(world: &World, destination: DestinationId) -> Shown {
+    let shown = world.secrets.shown(&[destination]).await;
+    shown.unwrap().pop().expect("an answer for each")
+}
+
 async fn header_names(world: &World, destination: DestinationId) -> Vec<String> {
-    let names = world.secrets.header_names(&[destination]).await;
-    names.unwrap().pop().expect("an answer for each")
+    shown(world, destination).await.header_names
 }
 
 /// Once set, set again; and taken away. Other secrets stay.
@@ -312,15 +353,99 @@ pub async fn headers_are_set_and_cleared(world: &World) {
     set_headers(world, destination, None).await;
     assert_eq!(header_names(world, destination).await, ["x-one", "x-two"]);
     assert_eq!(target(world, destination).await.1.len(), 2);
-    for (headers, left) in [(HeadersChange::Keep, 2), (HeadersChange::Clear, 1)] {
-        let change = DestinationChange::default();
-        let of = Managed::by_nobody(DEFAULT_TENANT, destination);
-        let changed = world.secrets.change_destination_with(of, &change, &headers);
-        changed.await.unwrap();
+    let clear = [SingleChange::Clear(SealedKind::Headers)];
+    for (singles, left) in [([].as_slice(), 2), (clear.as_slice(), 1)] {
+        change(world, destination, singles).await;
         assert_eq!(header_names(world, destination).await.len(), 2 * (left - 1));
         assert_eq!(target(world, destination).await.1.len(), left);
     }
     assert_eq!(signs_by(world, destination).await, [first]);
+}
+
+/// One of each: set again it is another one, and what signs does not know of it.
+pub async fn credentials_are_set_shown_and_cleared(world: &World) {
+    let (destination, first) = signing(world).await;
+    let (neighbour, _) = signing(world).await;
+    set_headers(world, destination, None).await;
+    let kinds = [SealedKind::ClientCertificate, SealedKind::OAuth2];
+    let mut epoch = target(world, destination).await.0;
+    for _ in 0..2 {
+        let both = kinds.map(|kind| secret(world, destination, kind));
+        let set = both.clone().map(SingleChange::Set);
+        change(world, destination, &set).await;
+        let (after, sealed) = target(world, destination).await;
+        assert!(after > epoch, "the caches have to follow");
+        epoch = after;
+        assert_eq!(sealed.len(), 4);
+        for one in both {
+            let stored = (sealed.iter()).find(|stored| stored.place == one.place);
+            assert_eq!(stored.map(|stored| &stored.sealed), Some(&one.sealed));
+        }
+    }
+    let listed = world.secrets.secrets(DEFAULT_TENANT, destination).await;
+    let listed: Vec<_> = listed.unwrap().iter().map(|one| one.id).collect();
+    assert_eq!(listed, [first], "they do not sign");
+    rotate(world, destination, HMAC, Duration::ZERO)
+        .await
+        .unwrap();
+    let expected = Shown {
+        header_names: vec!["x-one".to_owned(), "x-two".to_owned()],
+        certificate: Some(certificate()),
+        oauth2: Some(client()),
+        token_trouble: None,
+    };
+    let both = world.secrets.shown(&[neighbour, destination]).await;
+    assert_eq!(both.unwrap(), [Shown::default(), expected.clone()]);
+    change(world, destination, &[SingleChange::Clear(kinds[0])]).await;
+    let rest = Shown {
+        certificate: None,
+        ..expected
+    };
+    assert_eq!(shown(world, destination).await, rest);
+}
+
+/// A client for tokens, whose secret it is stored in.
+async fn asking(world: &World, destination: DestinationId) -> SecretId {
+    let client = secret(world, destination, SealedKind::OAuth2);
+    let id = client.place.secret;
+    change(world, destination, &[SingleChange::Set(client)]).await;
+    id
+}
+
+/// By whoever asks for tokens; and no cache has to follow.
+pub async fn why_there_is_no_token_is_written_down(world: &World) {
+    let ((one, signs), (other, _)) = (signing(world).await, signing(world).await);
+    let clients = [asking(world, one).await, asking(world, other).await];
+    let epoch = target(world, one).await.0;
+    let trouble = async |destination| shown(world, destination).await.token_trouble;
+    let note = |secret, trouble: Option<&str>| TokenNote {
+        secret,
+        trouble: trouble.map(str::to_owned),
+    };
+    let before = world.now().await;
+    let gone = SecretId(world.id());
+    let notes = [
+        note(clients[0], Some("it hangs")),
+        note(clients[1], None),
+        note(gone, Some("nobody's")),
+        note(signs, Some("it signs")),
+    ];
+    world.tokens.note_tokens(&notes).await.unwrap();
+    let told = trouble(one).await.expect("it is told");
+    assert_eq!(told.words, "it hangs");
+    assert!(told.at >= before && told.at <= world.now().await);
+    assert_eq!(trouble(other).await, None);
+    world.pass(Duration::from_millis(5)).await;
+    let notes = [note(clients[0], Some("it refuses"))];
+    world.tokens.note_tokens(&notes).await.unwrap();
+    let again = trouble(one).await.expect("it is told");
+    assert_eq!(again.words, "it refuses");
+    assert!(again.at > told.at);
+    let notes = [note(clients[0], None)];
+    world.tokens.note_tokens(&notes).await.unwrap();
+    assert_eq!(trouble(one).await, None);
+    world.tokens.note_tokens(&[]).await.unwrap();
+    assert_eq!(target(world, one).await.0, epoch);
 }
 
 /// One commit: the old URL's passwords do not go to the new one.
@@ -350,8 +475,14 @@ pub async fn another_tenant_has_no_say(world: &World) {
         name: Some("theirs".to_owned()),
         ..DestinationChange::default()
     };
-    for headers in [HeadersChange::Keep, HeadersChange::Clear] {
-        let changed = secrets.change_destination_with(theirs, &change, &headers);
+    let clear = [SingleChange::Clear(SealedKind::Headers)];
+    let set = [SingleChange::Set(secret(
+        world,
+        destination,
+        SealedKind::OAuth2,
+    ))];
+    for singles in [[].as_slice(), &clear, &set] {
+        let changed = secrets.change_destination_with(theirs, &change, singles);
         assert_not_found(changed.await);
     }
     assert_eq!(target(world, destination).await, before);
@@ -436,6 +567,9 @@ pub async fn all_is_sealed_anew_without_a_new_epoch(world: &World) {
     let (destination, _) = signing(world).await;
     set_headers(world, destination, None).await;
     rotate(world, destination, HMAC, DAY).await.unwrap();
+    let both = [SealedKind::ClientCertificate, SealedKind::OAuth2];
+    let both = both.map(|kind| SingleChange::Set(secret(world, destination, kind)));
+    change(world, destination, &both).await;
     for _ in 0..100 {
         signing(world).await;
     }
@@ -460,7 +594,7 @@ pub async fn all_is_sealed_anew_without_a_new_epoch(world: &World) {
     };
     assert_eq!(opened(&before.1), opened(&after.1));
     let keys = world.secrets.keys_in_use().await.unwrap();
-    assert_eq!(keys, [("new".to_owned(), 103)]);
+    assert_eq!(keys, [("new".to_owned(), 105)]);
     assert_eq!(resealing.tick().await.unwrap(), Page::default());
 }
 

@@ -24,7 +24,7 @@ use crate::stalled::stalled;
 use engine::ports::{
     Acceptance, AttemptView, Catalog, ClaimAnswer, Claims, DEFAULT_TENANT, Handshakes, HealthBook,
     Heartbeat, LedgerRow, Managers, NewDestination, NextTry, Outcome, Recorded, Run, RunResult,
-    SecretStore, Speaks, Start, Store,
+    SecretStore, Speaks, Start, Store, TokenBook,
 };
 
 /// What a test may do to a store beside its ports.
@@ -50,6 +50,8 @@ pub struct World {
     pub handshakes: Arc<dyn Handshakes>,
     /// The same store.
     pub managers: Arc<dyn Managers>,
+    /// The same store.
+    pub tokens: Arc<dyn TokenBook>,
     door: Arc<dyn Backdoor>,
     ids: AtomicU64,
 }
@@ -58,14 +60,15 @@ impl World {
     /// A world around a fresh, migrated store.
     pub fn new<S>(store: Arc<S>, door: Arc<dyn Backdoor>) -> Self
     where
-        S: Store + Catalog + SecretStore + Handshakes + Managers + 'static,
+        S: Store + Catalog + SecretStore + Handshakes + Managers + TokenBook + 'static,
     {
         Self {
             store: Arc::clone(&store) as Arc<dyn Store>,
             catalog: Arc::clone(&store) as Arc<dyn Catalog>,
             secrets: Arc::clone(&store) as Arc<dyn SecretStore>,
             handshakes: Arc::clone(&store) as Arc<dyn Handshakes>,
-            managers: store,
+            managers: Arc::clone(&store) as Arc<dyn Managers>,
+            tokens: store,
             door,
             ids: AtomicU64::new(1),
         }

@@ -273,6 +273,7 @@ impl Store for FakeStore {
             secrets: self.secrets.lock().unwrap().clone(),
             pass_traceparent: false,
             names_origin: false,
+            identity: None,
         };
         Ok(destinations.iter().map(target).collect())
     }

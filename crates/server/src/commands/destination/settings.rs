@@ -8,6 +8,7 @@ use domain::limit::{Count, Period, Shape};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Map, Value};
 
+use super::credentials::Credentials;
 use crate::api::destinations::Destination;
 use crate::api::limits::Limits;
 
@@ -68,6 +69,9 @@ pub struct Settings {
     /// or `none`.
     #[arg(long = "header", value_name = "NAME: VALUE")]
     pub headers: Vec<Header>,
+
+    #[command(flatten)]
+    pub credentials: Credentials,
 }
 
 /// How many starts, and how they are spread: of a destination or a tier.
@@ -139,7 +143,7 @@ pub(in crate::commands) fn object(
 }
 
 /// The word that clears.
-const NONE: &str = "none";
+pub(super) const NONE: &str = "none";
 
 /// A header to add, or `none`.
 #[derive(Clone)]
@@ -168,7 +172,7 @@ impl std::fmt::Debug for Header {
 /// A filter as JSON, from the argument or a file; `null` for `none`. The server says what
 /// is wrong in it.
 #[derive(Debug, Clone)]
-pub struct Filter(Value);
+pub struct Filter(pub(super) Value);
 
 impl FromStr for Filter {
     type Err = String;
@@ -241,7 +245,8 @@ impl Settings {
                 (!self.headers.is_empty()).then(|| headers.into()),
             ),
         ];
-        object(own.into_iter().chain(self.limits.fields()))
+        let own = own.into_iter().chain(self.credentials.fields());
+        object(own.chain(self.limits.fields()))
     }
 }
 
