@@ -1,5 +1,5 @@
--- What people and programs bring: secrets, API keys, managers, sessions and what they ask
--- for.
+-- What people and programs bring: secrets, API keys, managers, sessions, what they ask for,
+-- and what they say of event types.
 
 -- What signs a destination's requests, the headers that it adds to them, the client
 -- certificate that its connections show and the OAuth2 client that its tokens are asked
@@ -157,3 +157,34 @@ create unique index limit_requests_open on limit_requests (destination_id) where
 create index limit_requests_of_tenant on limit_requests (tenant_id, created_at);
 -- A destination that goes is asked for here.
 create index limit_requests_of_destination on limit_requests (destination_id);
+
+-- The catalogue of event types: what the platform says of them. The installation's, not a
+-- tenant's, and read by all. Nothing on the way of an event reads it.
+create table event_types (
+    name text primary key
+        constraint event_types_check_name
+        check (length(cast(name as blob)) between 1 and 128),
+    description text not null default ''
+        constraint event_types_check_description
+        check (length(cast(description as blob)) <= 2000),
+    -- A JSON schema. No payload is compared with it.
+    schema text
+        constraint event_types_check_schema check (
+            json_valid(schema) and json_type(schema) = 'object'
+            and length(cast(schema as blob)) <= 65536
+        ),
+    -- A payload.
+    example text
+        constraint event_types_check_example check (
+            json_valid(example) and length(cast(example as blob)) <= 32768
+        ),
+    -- JSON pointers to what is not shown of its payloads (domain::redaction), as a JSON
+    -- array. Where one makes no sense, nothing of them is.
+    redact text not null default '[]'
+        constraint event_types_check_redact check (
+            json_valid(redact) and json_type(redact) = 'array' and json_array_length(redact) <= 50
+        ),
+    -- It is offered to nobody any more; its rules hold.
+    archived integer not null default 0
+        constraint event_types_check_archived check (archived in (0, 1))
+) strict;

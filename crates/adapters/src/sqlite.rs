@@ -30,6 +30,7 @@ mod claim;
 mod cost;
 mod dead_letters;
 mod destinations;
+mod event_types;
 mod fault;
 mod fleet;
 mod found_attempts;

@@ -45,6 +45,7 @@ pub mod credentials;
 pub mod dead_letters;
 pub mod destination_health;
 pub mod destinations;
+pub mod event_types;
 pub mod events;
 pub mod fleet;
 pub mod handshake;
@@ -150,6 +151,7 @@ impl App {
     tags(
         (name = "destinations", description = "Endpoints with their own limits."),
         (name = "events", description = "Payloads, accepted once and delivered at least once."),
+        (name = "event types", description = "What the platform says of the types of its events."),
         (name = "operations", description = "What operators must know, and who is told."),
         (name = "dead letters", description = "Events that were given up, and their way back."),
         (name = "tenants", description = "Tenants, their keys and links, and plan tiers: for the scope `admin`."),
@@ -218,6 +220,12 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(bulk::post_bulk))
         .routes(routes!(events::show))
         .routes(routes!(events::payload))
+        .routes(routes!(event_types::list, event_types::create))
+        .routes(routes!(
+            event_types::show,
+            event_types::change,
+            event_types::delete
+        ))
         .routes(routes!(tenants::create, tenants::list))
         .routes(routes!(
             tenants::show,

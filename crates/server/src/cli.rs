@@ -12,9 +12,9 @@ use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::commands::{
-    api, attempt, audit, completions, dead_letters, demo, destination, event, import, key,
-    limit_request, link, listen, login, migrate, operations, operator, plan, scheduler, secret_key,
-    serve, tenant, tier, top, worker,
+    api, attempt, audit, completions, dead_letters, demo, destination, event, event_type, import,
+    key, limit_request, link, listen, login, migrate, operations, operator, plan, scheduler,
+    secret_key, serve, tenant, tier, top, worker,
 };
 use crate::config::{ConfigError, LogConfig, unknown};
 use crate::{commands, logging, open_files};
@@ -66,6 +66,10 @@ pub enum Command {
     /// Send and look at events, over the API.
     #[command(subcommand)]
     Event(event::Command),
+    /// Describe the types that events have, and what of their payloads is not shown, over
+    /// the API.
+    #[command(subcommand)]
+    EventType(event_type::Command),
     /// Send new events to a program that is being written, over the API.
     Listen(listen::Args),
     /// Take back attempts, over the API.
@@ -161,6 +165,7 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Logout(args) => commands::login::logout(&args),
         Command::Destination(command) => commands::destination::run(command).await,
         Command::Event(command) => commands::event::run(command).await,
+        Command::EventType(command) => commands::event_type::run(command).await,
         Command::Listen(args) => commands::listen::run(args).await,
         Command::Attempt(command) => commands::attempt::run(command).await,
         Command::DeadLetters(command) => commands::dead_letters::run(command).await,

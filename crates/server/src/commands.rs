@@ -9,6 +9,7 @@ pub mod dead_letters;
 pub mod demo;
 pub mod destination;
 pub mod event;
+pub mod event_type;
 pub mod import;
 pub mod key;
 pub mod limit_request;

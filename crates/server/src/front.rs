@@ -58,6 +58,7 @@ impl Front {
             tenants: stored(),
             keys: stored(),
             sessions: stored(),
+            event_types: stored(),
         };
         let tenancy = Tenancy::new(registers, Arc::clone(&gate), Arc::clone(&mint))
             .found_at(options.public_url);

@@ -34,6 +34,7 @@ mod chart;
 mod dead_letters;
 mod destination;
 mod edit;
+mod event_types;
 mod events;
 mod fleet;
 mod frame;
@@ -148,6 +149,8 @@ pub fn router(pages: Pages) -> Router {
         .route("/dashboard/events", get(events::list))
         .route("/dashboard/events/{id}", get(events::show))
         .route("/dashboard/events/{id}/resend", post(resend::event))
+        .route("/dashboard/event-types", get(event_types::list))
+        .route("/dashboard/event-types/{name}", get(event_types::show))
         .route("/dashboard/dead-letters", get(dead_letters::list))
         .route("/dashboard/replays", post(dead_letters::replay))
         .route("/dashboard/replays/{id}", get(dead_letters::progress))

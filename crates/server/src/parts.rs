@@ -12,9 +12,9 @@ use adapters::redis::RedisSchedule;
 use adapters::sqlite::{SqliteStore, system_clock};
 use anyhow::Context;
 use engine::ports::{
-    Asker, Backlog, Backpressure, Catalog, DeliveryQueue, Granter, Handshakes, Keys, LimitRequests,
-    Managers, Notices, Operations, OperationsBook, Outbox, Overview, Post, Replays, Retain,
-    Schedule, SecretStore, Sender, Sessions, Store, StoreError, Survey, Tallies, Tenants,
+    Asker, Backlog, Backpressure, Catalog, DeliveryQueue, EventTypes, Granter, Handshakes, Keys,
+    LimitRequests, Managers, Notices, Operations, OperationsBook, Outbox, Overview, Post, Replays,
+    Retain, Schedule, SecretStore, Sender, Sessions, Store, StoreError, Survey, Tallies, Tenants,
     TokenBook, TraceBook, Vault,
 };
 use engine::roles::{self, Asking, Noticing, Surveyed, TokenPorts};
@@ -51,6 +51,7 @@ pub trait Stored:
     + TraceBook
     + Handshakes
     + TokenBook
+    + EventTypes
 {
 }
 
@@ -91,6 +92,7 @@ pub struct Reading {
     pub survey: Arc<dyn Survey>,
     pub overview: Arc<dyn Overview>,
     pub tallies: Arc<dyn Tallies>,
+    pub event_types: Arc<dyn EventTypes>,
     /// How many reads it answers at once.
     pub at_once: u32,
 }
@@ -107,6 +109,7 @@ impl Reading {
             survey: stored(),
             overview: stored(),
             tallies: stored(),
+            event_types: stored(),
         }
     }
 }

@@ -15,11 +15,11 @@ use domain::handshake::Handshake;
 use domain::ids::{AttemptId, DestinationId, EventId, TenantId};
 use domain::ingest_limit::IngestLimit;
 use domain::policy::LimitSettings;
+use domain::redaction;
 use engine::ports::{
     Acceptance, AttemptFilter, AttemptPage, AttemptView, Backlog, Catalog, CatalogError,
     Destination, DestinationChange, EventFilter, EventPage, EventSummary, LimitRequests, Manager,
-    Managers, NewDestination, OperationsBook, Payload, Schedule, Shown, SingleChange, Tenants,
-    Wake,
+    Managers, NewDestination, OperationsBook, Schedule, Shown, SingleChange, Tenants, Wake,
 };
 use serde_json::Value;
 use tokio_util::sync::DropGuard;
@@ -35,6 +35,7 @@ pub mod compliance;
 pub mod credentials;
 pub mod error;
 pub mod event;
+pub mod event_types;
 pub mod handshake;
 pub mod health;
 pub mod intake;
@@ -171,6 +172,14 @@ pub struct DestinationEdit {
 pub struct AcceptedEvent {
     pub id: EventId,
     pub destinations: Vec<DestinationId>,
+}
+
+/// What an event carries, as people are shown it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ShownPayload {
+    /// Its media type.
+    pub content_type: String,
+    pub shown: redaction::Shown,
 }
 
 impl Service {
@@ -534,9 +543,14 @@ impl Service {
         Ok(self.reading.catalog.event(self.tenant, id).await?)
     }
 
-    /// What an event carries.
-    pub async fn payload(&self, id: EventId) -> Result<Payload, ServiceError> {
-        Ok(self.reading.overview.payload(self.tenant, id).await?)
+    /// What people are shown of what an event carries: whoever they are, without what the
+    /// catalogue names of its type.
+    pub async fn payload(&self, id: EventId) -> Result<ShownPayload, ServiceError> {
+        let payload = self.reading.overview.payload(self.tenant, id).await?;
+        Ok(ShownPayload {
+            content_type: payload.content_type.clone(),
+            shown: payload.shown(),
+        })
     }
 
     /// A page of events, the newest first.

@@ -1,4 +1,4 @@
-//! What every [`Keys`], [`Tenants`], [`Sessions`] and [`Backpressure`] must do: one test per sentence of the
+//! What every [`Keys`], [`Tenants`], [`Sessions`], [`EventTypes`] and [`Backpressure`] must do: one test per sentence of the
 //! ports' documentation. [`tenant_contract!`](crate::tenant_contract) turns the
 //! whole suite into tests.
 
@@ -9,13 +9,14 @@ use domain::ids::{DestinationId, TenantId};
 
 use super::store::World;
 use engine::ports::{
-    Backpressure, CatalogError, Keys, LimitRequests, NewDestination, NewTenant, OperationsBook,
-    Sessions, Tenant, Tenants,
+    Backpressure, CatalogError, EventTypes, Keys, LimitRequests, NewDestination, NewTenant,
+    OperationsBook, Overview, Sessions, Tenant, Tenants,
 };
 
 pub mod backpressure;
 pub mod ceilings;
 pub mod deletion;
+pub mod event_types;
 pub mod keys;
 pub mod sessions;
 pub mod tiers;
@@ -66,6 +67,10 @@ pub struct TenantWorld {
     pub requests: Arc<dyn LimitRequests>,
     /// The same store.
     pub operations: Arc<dyn OperationsBook>,
+    /// The same store.
+    pub event_types: Arc<dyn EventTypes>,
+    /// The same store.
+    pub overview: Arc<dyn Overview>,
 }
 
 impl Deref for TenantWorld {
@@ -80,7 +85,8 @@ impl TenantWorld {
     /// A world around a fresh, migrated store.
     pub fn new<S>(world: World, store: Arc<S>) -> Self
     where
-        S: Keys + Tenants + Sessions + LimitRequests + OperationsBook + Backpressure + 'static,
+        S: Keys + Tenants + Sessions + LimitRequests + OperationsBook + Backpressure,
+        S: EventTypes + Overview + 'static,
     {
         Self {
             world: BackpressureWorld::new(world, store.clone()),
@@ -88,7 +94,9 @@ impl TenantWorld {
             tenants: store.clone(),
             sessions: store.clone(),
             requests: store.clone(),
-            operations: store,
+            operations: store.clone(),
+            event_types: store.clone(),
+            overview: store,
         }
     }
 
@@ -177,6 +185,14 @@ macro_rules! tenant_contract {
             the_store_refuses_what_the_domain_refuses
             what_was_granted_may_be_set
             what_is_approved_is_in_force
+        );
+        $crate::tenant_contract!(@module $world, event_types:
+            a_type_is_read_as_it_was_said
+            a_change_of_a_type_leaves_the_rest_alone
+            types_are_paged_by_name
+            the_catalogue_has_its_bound
+            rules_come_with_a_payload_that_receivers_get_whole
+            rules_that_make_no_sense_show_nothing
         );
         $crate::tenant_contract!(@module $world, sessions:
             a_session_is_what_it_was_begun_as

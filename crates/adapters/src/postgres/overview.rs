@@ -436,17 +436,21 @@ async fn last_started(
 }
 
 async fn payload(pool: &PgPool, tenant: TenantId, id: EventId) -> Result<Option<Payload>, Failure> {
-    let found: Option<(String, Vec<u8>)> = sqlx::query_as(
+    let found: Option<(String, Vec<u8>, Vec<String>)> = sqlx::query_as(
         "-- payload
-        select content_type, payload from events
-        where id = $1 and day = event_day($1) and tenant_id = $2",
+        select e.content_type, e.payload, coalesce(
+            (select t.redact from event_types t where t.name = e.event_type collate \"C\"), '{}'
+        )
+        from events e
+        where e.id = $1 and e.day = event_day($1) and e.tenant_id = $2",
     )
     .bind(id.0)
     .bind(tenant.0)
     .fetch_optional(pool)
     .await?;
-    Ok(found.map(|(content_type, bytes)| Payload {
+    Ok(found.map(|(content_type, bytes, redact)| Payload {
         content_type,
         bytes,
+        redact,
     }))
 }

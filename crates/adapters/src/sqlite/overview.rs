@@ -13,6 +13,7 @@ use engine::ports::{
 };
 use rusqlite::Transaction;
 
+use super::event_types::pointers;
 use super::fault::Fault;
 use super::harm::{BY_HARM, IS_TROUBLED};
 use super::ledger::{self, view};
@@ -130,7 +131,9 @@ const REQUESTED: &str = "
 
 const PAYLOAD: &str = "
     -- payload
-    select content_type, payload from events where id = ?1 and tenant_id = ?2";
+    select e.content_type, e.payload, t.name, t.redact
+    from events e left join event_types t on t.name = e.event_type
+    where e.id = ?1 and e.tenant_id = ?2";
 
 #[async_trait]
 impl Overview for SqliteStore {
@@ -325,9 +328,15 @@ impl Overview for SqliteStore {
     async fn payload(&self, tenant: TenantId, id: EventId) -> Result<Payload, CatalogError> {
         let step = move |tx: &Transaction<'_>| {
             let found = first(tx, PAYLOAD, (id.to_string(), tenant.to_string()), |row| {
+                let of_type: Option<String> = row.get(2)?;
+                let redact: Option<String> = row.get(3)?;
+                let redact = of_type.zip(redact);
                 Ok(Payload {
                     content_type: row.get(0)?,
                     bytes: row.get(1)?,
+                    redact: redact.map_or(Ok(Vec::new()), |(of_type, redact)| {
+                        pointers(&redact, &of_type)
+                    })?,
                 })
             })?;
             found.ok_or_else(|| CatalogError::NotFound("event").into())

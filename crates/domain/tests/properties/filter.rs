@@ -24,7 +24,7 @@ fn name() -> impl Strategy<Value = String> {
 }
 
 /// Objects of objects and lists.
-fn payload() -> impl Strategy<Value = Value> {
+pub(crate) fn payload() -> impl Strategy<Value = Value> {
     scalar().prop_recursive(3, 16, 4, |inner| {
         prop_oneof![
             prop::collection::vec(inner.clone(), 0..3).prop_map(Value::from),
@@ -34,7 +34,7 @@ fn payload() -> impl Strategy<Value = Value> {
     })
 }
 
-fn pointer() -> impl Strategy<Value = String> {
+pub(crate) fn pointer() -> impl Strategy<Value = String> {
     let step = prop_oneof![
         4 => name().prop_map(|name| name.replace('~', "~0").replace('/', "~1")),
         1 => "[01]",

@@ -15,6 +15,7 @@ mod compliance;
 mod filter;
 mod full_use;
 mod ingest_limit;
+mod redaction;
 mod shortfall;
 mod signals;
 mod smart;

@@ -7,6 +7,7 @@ use domain::attempt::AttemptState;
 use domain::explain::Measured;
 use domain::health::{LATELY, Lately};
 use domain::ids::{AttemptId, DestinationId, EventId, ReplayId, TenantId};
+use domain::redaction::{Redaction, Shown};
 use domain::time::Timestamp;
 
 use super::catalog::{AttemptView, Destination};
@@ -93,7 +94,8 @@ pub trait Overview: Send + Sync {
         limit: u32,
     ) -> Result<Vec<AttemptView>, CatalogError>;
 
-    /// What an event of the tenant's carries, for as long as payloads are kept.
+    /// What an event of the tenant's carries, for as long as payloads are kept, and the
+    /// rules of its type, from one snapshot.
     async fn payload(&self, tenant: TenantId, id: EventId) -> Result<Payload, CatalogError>;
 
     /// A page of the tenant's events, the newest first by their ids, those before
@@ -351,13 +353,23 @@ pub struct StartsAt {
     pub starts: u32,
 }
 
-/// What an event carries.
+/// What an event carries. People are shown [`Payload::shown`] of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Payload {
     /// Its media type.
     pub content_type: String,
     /// As it was accepted.
     pub bytes: Vec<u8>,
+    /// What the catalogue says of its type: JSON pointers to what is not shown.
+    pub redact: Vec<String>,
+}
+
+impl Payload {
+    /// What people are shown, whoever they are.
+    #[must_use]
+    pub fn shown(self) -> Shown {
+        Redaction::shown_by(&self.redact, self.bytes)
+    }
 }
 
 /// Which events.

@@ -11,8 +11,9 @@ use bytes::Bytes;
 use domain::attempt::AttemptState;
 use domain::event::Timing;
 use domain::ids::DestinationId;
+use domain::redaction::Shown;
 use domain::trace::Incoming;
-use engine::ports::{EventFilter, EventSummary, FoundEvent, Payload};
+use engine::ports::{EventFilter, EventSummary, FoundEvent};
 use http::StatusCode;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
@@ -26,7 +27,7 @@ use super::parameters::{EventPath, EventsPage, Page, PathId};
 use super::problem::Problem;
 use super::trace_headers::{TraceHeader, TraceHeaders};
 use super::{Caller, text};
-use crate::service::{AcceptedEvent, EventDraft, ServiceError};
+use crate::service::{AcceptedEvent, EventDraft, ServiceError, ShownPayload};
 
 /// An event to deliver: to `destination_id`, or to every destination that
 /// subscribes to `type`. With both: to that destination, with that type.
@@ -158,11 +159,14 @@ impl From<FoundEvent> for ListedEvent {
     }
 }
 
-/// What an event carries: one of the two, as it was posted.
+/// What an event carries: one of `payload` and `payload_base64`, as it was posted, but for
+/// what the catalogue names of its type; neither where nothing of it is shown.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub struct EventPayload {
     /// Its media type.
     pub content_type: String,
+    /// How much of it this is.
+    pub shown: HowMuch,
     /// Any JSON, byte for byte as it was posted; absent where it is none.
     #[serde(
         default,
@@ -177,29 +181,55 @@ pub struct EventPayload {
     pub payload_base64: Option<String>,
 }
 
+/// How much is shown of a payload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum HowMuch {
+    /// All of it, byte for byte.
+    All,
+    /// All but what the catalogue names of its type, which is `"[redacted]"`.
+    Redacted,
+    /// Nothing: the catalogue names parts of its type's payloads, and it is no JSON.
+    Nothing,
+}
+
 impl EventPayload {
-    fn of(payload: Payload) -> Self {
-        let Payload {
-            content_type,
-            bytes,
-        } = payload;
+    fn of(payload: ShownPayload) -> Self {
+        let content_type = payload.content_type;
+        let (shown, bytes) = match payload.shown {
+            Shown::Whole(bytes) => (HowMuch::All, bytes),
+            Shown::Redacted(bytes) => (HowMuch::Redacted, bytes),
+            Shown::Withheld => {
+                return Self {
+                    content_type,
+                    shown: HowMuch::Nothing,
+                    payload: None,
+                    payload_base64: None,
+                };
+            }
+        };
         let json = as_it_stands(&bytes);
         Self {
             content_type,
+            shown,
             payload: json.map(ToOwned::to_owned),
             payload_base64: json.is_none().then(|| STANDARD.encode(&bytes)),
         }
     }
 
-    /// The bytes.
-    pub fn bytes(&self) -> Result<Vec<u8>, DecodeError> {
+    /// The bytes; `None` where nothing is shown.
+    pub fn bytes(&self) -> Result<Option<Vec<u8>>, DecodeError> {
         match (&self.payload, &self.payload_base64) {
-            (Some(json), _) => Ok(json.get().as_bytes().to_vec()),
-            (None, Some(text)) => STANDARD.decode(text),
-            (None, None) => Err(DecodeError::InvalidLength(0)),
+            (Some(json), _) => Ok(Some(json.get().as_bytes().to_vec())),
+            (None, Some(text)) => STANDARD.decode(text).map(Some),
+            (None, None) => Ok(None),
         }
     }
 }
+
+/// What is said where nothing is shown.
+pub const NOT_SHOWN: &str = "its payload is not shown: the catalogue hides parts of its type's \
+    payloads, and this one is no JSON";
 
 /// An event and what has become of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -403,7 +433,8 @@ pub(super) async fn list(
     }))
 }
 
-/// Look at what an event carries, for as long as payloads are kept.
+/// Look at what an event carries, for as long as payloads are kept; without what the
+/// catalogue of event types names.
 #[utoipa::path(get, path = "/v1/events/{id}/payload", operation_id = "show_payload",
     tag = "events", security(("key" = ["read-payloads"])),
     params(("id" = Uuid, Path)), responses(

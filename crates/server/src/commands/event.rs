@@ -18,7 +18,7 @@ use super::attempt;
 use super::destination::Connection;
 use super::named::Named;
 use super::resend::{self, OfEvent};
-use crate::api::events::{Accepted, Event, EventPayload, as_it_stands};
+use crate::api::events::{Accepted, Event, EventPayload, NOT_SHOWN, as_it_stands};
 use crate::client::Client;
 use crate::output::{self, Format};
 
@@ -152,7 +152,10 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
             let payload: EventPayload = client.get(&format!("/v1/events/{id}/payload")).await?;
             match connection.output {
                 Format::Json => output::json(&payload)?,
-                Format::Table => output::bytes(&payload.bytes().context("read the payload")?)?,
+                Format::Table => {
+                    let bytes = payload.bytes().context("read the payload")?;
+                    output::bytes(&bytes.context(NOT_SHOWN)?)?;
+                }
             }
         }
         Command::Resend(args) => resend::event(args).await?,

@@ -22,7 +22,7 @@ use url::Url;
 use uuid::Uuid;
 
 use super::destination::Connection;
-use crate::api::events::{EventList, EventPayload, ListedEvent};
+use crate::api::events::{EventList, EventPayload, ListedEvent, NOT_SHOWN};
 use crate::client::{Client, status};
 use crate::config::{ConfigError, SignatureConfig};
 use crate::output::{self, Format};
@@ -222,7 +222,9 @@ impl Listener {
             }
             Err(error) => return Err(error),
         };
-        let bytes = payload.bytes().context("read the payload")?;
+        let Some(bytes) = payload.bytes().context("read the payload")? else {
+            return self.say(event, Err(NOT_SHOWN.to_owned()));
+        };
         let answer = self
             .to
             .send(event.id, payload.content_type, bytes.into())

@@ -15,6 +15,7 @@ use http::Uri;
 use serde::Deserialize;
 
 use super::chart::{self, Chart, Window};
+use super::event_types;
 use super::frame::{Frame, rendered};
 use super::latency::{self, Latency};
 use super::outcomes::{self, Drawn, Over};
@@ -71,6 +72,8 @@ struct Page {
     preview: Option<Preview>,
     new_secret: Option<String>,
     notice: &'static str,
+    /// Types of which the catalogue has an example to send.
+    examples: Vec<String>,
 }
 
 /// A number of the form.
@@ -250,6 +253,7 @@ pub(super) async fn page(
             })
             .collect(),
         credentials: credentials(described),
+        examples: event_types::with_example(&pages.service(tenant)).await?,
         preview: beside.preview,
         new_secret: beside.new_secret,
         notice: beside.notice,

@@ -12,16 +12,19 @@ use domain::access::Scope;
 use domain::credentials::{ClientAuth, UnknownClientAuth};
 use domain::destination::DestinationState;
 use domain::event::Timing;
+use domain::event_types::ListedEventType;
 use domain::handshake::Handshake;
 use domain::ids::{DestinationId, EventId};
 use domain::policy::LimitSettings;
 use domain::trace::Incoming;
+use engine::ports::Destination;
 use http::StatusCode;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 use zeroize::Zeroizing;
 
 use super::destination::{Beside, done, page, parsed};
+use super::event_types;
 use super::frame::{Frame, rendered};
 use super::refused::Refused;
 use super::sure::{self, Question};
@@ -60,13 +63,18 @@ struct Page {
     is_disabled: bool,
     /// What is wrong with the form.
     problem: Option<String>,
+    /// The catalogue's types, and whether it subscribes to each.
+    offered: Vec<(ListedEventType, bool)>,
 }
 
 /// What the form says of a destination.
 struct Form {
     name: String,
     url: String,
+    /// As they are typed.
     event_types: String,
+    /// Those that are ticked.
+    ticked: Vec<String>,
     filter: String,
     token_url: String,
     client_id: String,
@@ -75,6 +83,9 @@ struct Form {
     client_auth: String,
 }
 
+/// Before the name of a type that can be ticked.
+const TICKED: &str = "takes ";
+
 impl Form {
     fn of(fields: &Fields) -> Self {
         let text = |name| fields.get(name).unwrap_or_default().to_owned();
@@ -82,6 +93,12 @@ impl Form {
             name: text("name"),
             url: text("url"),
             event_types: text("event_types"),
+            ticked: {
+                let names = fields.names().filter_map(|name| name.strip_prefix(TICKED));
+                let mut names: Vec<String> = names.map(str::to_owned).collect();
+                names.sort_unstable();
+                names
+            },
             filter: text("filter"),
             token_url: text("token_url"),
             client_id: text("client_id"),
@@ -91,9 +108,41 @@ impl Form {
         }
     }
 
-    /// With commas or spaces between them.
+    fn of_destination(destination: &Destination) -> Self {
+        let filter = destination.filter.as_ref();
+        Self {
+            name: destination.name.clone(),
+            url: destination.url.clone(),
+            event_types: destination.event_types.join(" "),
+            filter: filter.map_or(String::new(), ToString::to_string),
+            ..Self::of(&Fields::default())
+        }
+    }
+
+    /// What is offered, ticked where it is subscribed to; the rest is typed.
+    fn offer(&mut self, types: Vec<ListedEventType>) -> Vec<(ListedEventType, bool)> {
+        let all = self.event_types();
+        let is_offered = |one: &&String| types.iter().any(|offered| offered.name == **one);
+        // As it was typed, if nothing of it can be ticked.
+        if !self.ticked.is_empty() || all.iter().any(|one| is_offered(&one)) {
+            let typed = all.iter().filter(|one| !is_offered(one));
+            let typed: Vec<&str> = typed.map(String::as_str).collect();
+            self.event_types = typed.join(" ");
+        }
+        let ticked = |one: ListedEventType| {
+            let is_ticked = all.contains(&one.name);
+            (one, is_ticked)
+        };
+        types.into_iter().map(ticked).collect()
+    }
+
+    /// What is ticked, and what is typed beside it, with commas or spaces between.
     fn event_types(&self) -> Vec<String> {
-        words(&self.event_types)
+        let is_ticked = |word: &String| self.ticked.contains(word);
+        let typed = words(&self.event_types)
+            .into_iter()
+            .filter(|word| !is_ticked(word));
+        self.ticked.iter().cloned().chain(typed).collect()
     }
 
     /// The client as which tokens are asked for, if one was typed.
@@ -199,10 +248,12 @@ pub(super) async fn add(State(pages): Asked, visitor: Visitor) -> Result<Html<St
 async fn adding(
     pages: &Pages,
     visitor: &Visitor,
-    form: Form,
+    mut form: Form,
     problem: Option<String>,
 ) -> Result<Page, Refused> {
+    let offered = event_types::offered(&pages.service(visitor.tenant())).await?;
     Ok(Page {
+        offered: form.offer(offered),
         frame: Frame::of(pages, visitor, ("Add a destination", PART)).await?,
         id: None,
         form,
@@ -272,23 +323,27 @@ pub(super) async fn show(
     Path(id): Path<String>,
 ) -> Result<Html<String>, Refused> {
     visitor.needs(Scope::Manage)?;
-    rendered(&filled(&pages, &visitor, parsed(&id)?).await?)
+    rendered(&filled(&pages, &visitor, parsed(&id)?, None).await?)
 }
 
-async fn filled(pages: &Pages, visitor: &Visitor, id: DestinationId) -> Result<Page, Refused> {
-    let described = pages.service(visitor.tenant()).destination(id).await?;
+/// As somebody has filled it in, or as the destination is.
+async fn filled(
+    pages: &Pages,
+    visitor: &Visitor,
+    id: DestinationId,
+    typed: Option<Form>,
+) -> Result<Page, Refused> {
+    let service = pages.service(visitor.tenant());
+    let described = service.destination(id).await?;
     let destination = described.destination;
     let title = format!("Change {}", destination.called());
+    let mut form = typed.unwrap_or_else(|| Form::of_destination(&destination));
+    let offered = event_types::offered(&service).await?;
     Ok(Page {
         frame: Frame::of(pages, visitor, (&title, PART)).await?,
         id: Some(id),
-        form: Form {
-            name: destination.name,
-            url: destination.url,
-            event_types: destination.event_types.join(" "),
-            filter: (destination.filter).map_or(String::new(), |filter| filter.to_string()),
-            ..Form::of(&Fields::default())
-        },
+        offered: form.offer(offered),
+        form,
         header_names: described.shown.header_names.join(", "),
         certificate: described.shown.certificate.map(|facts| facts.subject),
         client: (described.shown.oauth2)
@@ -314,8 +369,7 @@ pub(super) async fn save(
         Ok(()) => Ok(done(id, "changed")),
         Err(refused) => wrong(&Page {
             problem: Some(refused.said()?),
-            form,
-            ..filled(&pages, &visitor, id).await?
+            ..filled(&pages, &visitor, id, Some(form)).await?
         }),
     }
 }
@@ -381,23 +435,35 @@ pub(super) async fn delete(
 }
 
 /// Sends an event to try it, as any other and within its limits, and shows what came of
-/// it.
+/// it: a small one, or the catalogue's example of a type.
 pub(super) async fn trial(
     State(pages): Asked,
     Path(id): Path<String>,
-    Posted { visitor, .. }: Posted,
+    Posted {
+        visitor, fields, ..
+    }: Posted,
 ) -> Result<Redirect, Refused> {
     visitor.needs(Scope::Manage)?;
     let id = parsed(&id)?;
     let service = pages.service(visitor.tenant());
     service.destination(id).await?;
-    let payload = json!({"test": true, "destination_id": id});
+    let (event_type, payload) = match fields.get("type") {
+        Some(name) => {
+            let example = service.event_type(name).await?.example;
+            let none = || Refused::invalid("The catalogue has no example of this type.");
+            (name, example.ok_or_else(none)?)
+        }
+        None => {
+            let payload = json!({"test": true, "destination_id": id});
+            (TRIAL, payload.to_string())
+        }
+    };
     let draft = EventDraft {
         destination: Some(id),
-        event_type: Some(TRIAL.to_owned()),
+        event_type: Some(event_type.to_owned()),
         strict: false,
         content_type: None,
-        payload: Bytes::from(payload.to_string()),
+        payload: Bytes::from(payload),
         payload_field: "payload",
         idempotency_key: None,
         trace: Incoming::Absent,

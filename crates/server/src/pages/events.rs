@@ -5,6 +5,7 @@ use axum::response::{Html, IntoResponse, Redirect, Response};
 use domain::access::Scope;
 use domain::attempt::AttemptState;
 use domain::ids::{DestinationId, EventId};
+use domain::redaction::Shown;
 use engine::ports::{AttemptView, EventFilter, FoundEvent};
 use serde::Deserialize;
 
@@ -148,6 +149,8 @@ struct EventPage {
     at: String,
     /// What it carries, for who may see it.
     payload: Option<String>,
+    /// What is said beside it.
+    about_payload: &'static str,
     /// Each with how its destination is called.
     attempts: Vec<(String, Line)>,
 }
@@ -160,14 +163,14 @@ pub(super) async fn show(
     let id: EventId = id.parse().map_err(|_bad| Refused::not_found("event"))?;
     let service = pages.service(visitor.tenant());
     let (event, attempts) = service.event(id).await?;
-    let payload = match visitor.may(Scope::ReadPayloads) {
+    let (payload, about_payload) = match visitor.may(Scope::ReadPayloads) {
         true => match service.payload(id).await {
-            Ok(payload) => Some(words::payload(&payload.bytes)),
+            Ok(payload) => shown(payload.shown),
             // Its time has just come.
-            Err(ServiceError::NotFound(_)) => None,
+            Err(ServiceError::NotFound(_)) => (None, ""),
             Err(error) => return Err(error.into()),
         },
-        false => None,
+        false => (None, ""),
     };
     let names = Names::of(&pages, attempts.iter().map(|one| one.destination)).await?;
     let named = |attempt: AttemptView| (names.name(attempt.destination), Line::from(attempt));
@@ -179,6 +182,23 @@ pub(super) async fn show(
         bytes: words::count(event.payload_bytes, u32::MAX),
         at: words::time(event.created_at),
         payload,
+        about_payload,
         attempts: attempts.into_iter().map(named).collect(),
     })
+}
+
+/// A payload in words, and what is said beside it.
+fn shown(payload: Shown) -> (Option<String>, &'static str) {
+    match payload {
+        Shown::Whole(bytes) => (Some(words::payload(&bytes)), ""),
+        Shown::Redacted(bytes) => {
+            let about = "What the catalogue hides of this type is left out here. Receivers get it.";
+            (Some(words::payload(&bytes)), about)
+        }
+        Shown::Withheld => {
+            let about = "It is not shown: the catalogue hides parts of this type's payloads, and \
+                this one is no JSON.";
+            (None, about)
+        }
+    }
 }

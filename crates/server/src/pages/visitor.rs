@@ -140,6 +140,11 @@ impl Fields {
         text.filter(|text| !text.is_empty())
     }
 
+    /// The names of all fields.
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
+    }
+
     /// Whether the form has such a field.
     pub(super) fn has(&self, name: &str) -> bool {
         self.0.contains_key(name)

@@ -1,5 +1,5 @@
 //! What the installation's administrator does: tenants, their keys and links, and
-//! tiers.
+//! tiers; and, in [`super::event_types`], the catalogue of event types.
 //!
 //! Reached with the scope `admin` only, which only keys of the default tenant
 //! can have: an administrator of tenants is none of them.
@@ -12,8 +12,8 @@ use domain::ceiling::Ceiling;
 use domain::external_id::ExternalId;
 use domain::ids::TenantId;
 use engine::ports::{
-    ApiKey, CatalogError, DEFAULT_TENANT, Keys, NewKey, NewTenant, Sessions, Tenant, TenantChange,
-    Tenants, Tier, TierChange,
+    ApiKey, CatalogError, DEFAULT_TENANT, EventTypes, Keys, NewKey, NewTenant, Sessions, Tenant,
+    TenantChange, Tenants, Tier, TierChange,
 };
 use secrecy::SecretString;
 
@@ -36,6 +36,7 @@ pub struct Tenancy {
     tenants: Arc<dyn Tenants>,
     keys: Arc<dyn Keys>,
     links: Links,
+    pub(super) event_types: Arc<dyn EventTypes>,
     gate: Arc<Gate>,
     mint: Arc<Mint>,
 }
@@ -46,6 +47,7 @@ pub struct Registers {
     pub tenants: Arc<dyn Tenants>,
     pub keys: Arc<dyn Keys>,
     pub sessions: Arc<dyn Sessions>,
+    pub event_types: Arc<dyn EventTypes>,
 }
 
 /// A tenant that somebody wants.
@@ -109,10 +111,12 @@ impl Tenancy {
             tenants,
             keys,
             sessions,
+            event_types,
         } = registers;
         let (of, through, by) = (Arc::clone(&tenants), Arc::clone(&gate), Arc::clone(&mint));
         Self {
             links: Links::new(sessions, of, through, by),
+            event_types,
             tenants,
             keys,
             gate,

@@ -393,6 +393,7 @@ async fn every_page_is_quiet_and_accessible() {
     until_dead(&site, &invoices, 12).await;
     site.flood(&orders, 4_000);
     site.flood(&paused, 40);
+    describe(&site);
     let browser = Browser::start().await;
     look(&site, &browser, "/dashboard").await;
     browser.until("h1", |text| text == "Sign in").await;
@@ -438,6 +439,18 @@ async fn every_page_is_quiet_and_accessible() {
     browser.end().await;
 }
 
+/// A type of events, with all that can be said of one, and one with a long name.
+fn describe(site: &Site) {
+    let paid = json!({
+        "name": "order.paid", "description": "An order was paid",
+        "schema": {"type": "object", "required": ["order"]},
+        "example": {"order": 17, "card": {"number": "4711"}}, "redact": ["/card/number"],
+    });
+    site.api("POST", "/v1/event-types", paid);
+    let long = json!({"name": "a-type-".repeat(18), "description": "x".repeat(300)});
+    site.api("POST", "/v1/event-types", long);
+}
+
 /// The page that `paceline audit --output html` makes, without a server.
 async fn audit_as_a_file(site: &Site, browser: &Browser) {
     let file = site.audit();
@@ -465,6 +478,12 @@ fn pages(destination: &str, event: &str) -> Vec<(&'static str, String, bool)> {
         ("destination", destination, true),
         ("events", "/dashboard/events".to_owned(), false),
         ("event", format!("/dashboard/events/{event}"), false),
+        ("event-types", "/dashboard/event-types".to_owned(), false),
+        (
+            "event-type",
+            "/dashboard/event-types/order.paid".to_owned(),
+            false,
+        ),
         ("dead-letters", "/dashboard/dead-letters".to_owned(), false),
         ("audit", "/dashboard/audit".to_owned(), false),
         ("requests", "/dashboard/requests".to_owned(), false),

@@ -10,6 +10,7 @@
 
 mod acting;
 mod documented;
+mod event_types;
 mod fleet;
 mod neighbours;
 mod place;
@@ -65,6 +66,10 @@ on_both! {
     acting::what_an_event_carries_is_for_those_who_may_see_it
     acting::events_are_listed_by_type_and_state
     acting::a_tenant_that_is_put_twice_is_one
+    event_types::what_a_type_hides_is_shown_to_nobody
+    event_types::what_is_archived_still_hides
+    event_types::customers_read_the_catalogue_on_pages
+    event_types::what_is_wrong_with_a_type_is_named
     reports::standings_are_the_own_and_say_what_binds
     reports::the_overview_counts_all_that_need_somebody
     fleet::ten_thousand_destinations_are_pages

@@ -7,7 +7,7 @@ use http::{Method, StatusCode};
 use serde_json::{Value, json};
 use server::access::required::Required;
 
-use crate::world::{ADMIN, Answer, TENANTS_OWN, Tenant, Things, World};
+use crate::world::{ADMIN, Answer, DESCRIBED, TENANTS_OWN, Tenant, Things, World};
 
 /// What a route can reach with a key of another tenant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -158,6 +158,19 @@ pub(crate) const ROWS: &[Row] = &[
     row("GET /v1/events", None, Reach::Own),
     row("GET /v1/events/{id}", None, Reach::Named),
     row("GET /v1/events/{id}/payload", None, Reach::Named),
+    row("GET /v1/event-types", None, Reach::Own),
+    row("GET /v1/event-types/{name}", None, Reach::Own),
+    row(
+        "POST /v1/event-types",
+        Some(r#"{"name": "walk", "redact": ["/walk"]}"#),
+        Reach::Installation,
+    ),
+    row("DELETE /v1/event-types/{name}", None, Reach::Installation),
+    row(
+        "PATCH /v1/event-types/{name}",
+        Some(r#"{"description": "walked"}"#),
+        Reach::Installation,
+    ),
     row(
         "POST /v1/events/{id}/resend",
         Some(r#"{"destination_id": "ELSEWHERE"}"#),
@@ -308,9 +321,11 @@ impl Row {
             "PUT /v1/destinations/{id}" | "PUT /v1/tenants/{id}" => "walk-7",
             _ => id,
         };
-        // A tier that tenants have stays; this one was made a row before.
-        let tier = match self.route {
-            "DELETE /v1/tiers/{name}" => "walk",
+        // A tier that tenants have stays, and a type that is read; these were made a row
+        // before.
+        let called = match self.route {
+            "DELETE /v1/tiers/{name}" | "DELETE /v1/event-types/{name}" => "walk",
+            _ if self.kind() == "event-types" => DESCRIBED,
             _ => "free",
         };
         let path = self
@@ -319,7 +334,7 @@ impl Row {
             .replace("{key_id}", things.api_key)
             .replace("{link_id}", things.link)
             .replace("{secret}", things.secret)
-            .replace("{name}", tier);
+            .replace("{name}", called);
         assert!(!path.contains('{'), "{path}: say what stands there");
         let body = self.body.map(|body| {
             let body = body

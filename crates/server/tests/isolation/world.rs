@@ -34,6 +34,9 @@ use crate::place::Place;
 /// The configured key: the administrator's.
 pub(crate) const ADMIN: &str = "an administrator's key";
 
+/// A type of the catalogue.
+pub(crate) const DESCRIBED: &str = "described";
+
 /// Scopes that a tenant's key can have.
 pub(crate) const TENANTS_OWN: [Scope; 4] = [
     Scope::Ingest,
@@ -146,6 +149,7 @@ impl World {
             tenants: parts.stored.clone(),
             keys: parts.stored.clone(),
             sessions: parts.stored.clone(),
+            event_types: parts.stored.clone(),
         };
         let tenancy = Tenancy::new(registers, gate.clone(), mint.clone());
         let vault = KeyRing::parse(&server::secret_keys::new_key(&mint)).unwrap();
@@ -182,6 +186,8 @@ impl World {
             store: parts.store,
             operations: parts.operations,
         };
+        let described = json!({"name": DESCRIBED, "redact": ["/secret"]});
+        admin(&router, Method::POST, "/v1/event-types", described).await;
         let ours = Tenant::furnished(&router, &behind, "ours").await;
         let theirs = Tenant::furnished(&router, &behind, "theirs").await;
         Self {

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 pub(crate) const README: &str = include_str!("../../../../README.md");
 
 /// The documents, by name.
-pub(crate) const DOCUMENTS: [(&str, &str); 21] = [
+pub(crate) const DOCUMENTS: [(&str, &str); 22] = [
     ("README.md", README),
     ("audit.md", include_str!("../../../../docs/audit.md")),
     ("batching.md", include_str!("../../../../docs/batching.md")),
@@ -14,6 +14,10 @@ pub(crate) const DOCUMENTS: [(&str, &str); 21] = [
     (
         "dashboard.md",
         include_str!("../../../../docs/dashboard.md"),
+    ),
+    (
+        "event-types.md",
+        include_str!("../../../../docs/event-types.md"),
     ),
     (
         "from-svix.md",

@@ -76,6 +76,7 @@ impl World {
                 survey: store.clone(),
                 overview: store.clone(),
                 tallies: store.clone(),
+                event_types: store.clone(),
             },
         };
         let intake = Intake::new(ingest, pressure, store.clone(), rates);
@@ -86,6 +87,7 @@ impl World {
             tenants: store.clone(),
             keys: store.clone(),
             sessions: store.clone(),
+            event_types: store.clone(),
         };
         let tenancy = Tenancy::new(registers, gate.clone(), mint);
         let router = api::router(App::new(

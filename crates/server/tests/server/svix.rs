@@ -29,6 +29,7 @@ const TOKEN: &str = "testsk_canary-token.eu";
 
 const ORDERS: &str = "/api/v1/app/app_2shop/endpoint/ep_orders/";
 const SHOPS: &str = "/api/v1/app/app_2shop/endpoint/?limit=250";
+const TYPES: &str = "/api/v1/event-type/?include_archived=true&with_content=true&limit=250";
 
 /// Headers that Svix's receivers look for, as Standard Webhooks calls them.
 pub(crate) fn unbranded(headers: &HeaderMap) -> HeaderMap {
@@ -190,6 +191,11 @@ impl Scene {
         report
     }
 
+    /// As our catalogue has it.
+    fn event_type(&self, name: &str) -> Value {
+        self.json(&["event-type", "show", name])
+    }
+
     /// Another description, another rate, one enabled, and one that has a secret now.
     fn change_at_svix(&self) {
         let mut shops = self.account.get(SHOPS);
@@ -199,6 +205,9 @@ impl Scene {
         self.account.set(SHOPS, shops);
         let broken = "/api/v1/app/app_2shop/endpoint/ep_broken/secret/";
         self.account.set(broken, json!({"key": secret("ep_off")}));
+        let mut types = self.account.get(TYPES);
+        types["data"][0]["description"] = "Paid at last".into();
+        self.account.set(TYPES, types);
     }
 
     /// The tenants but for our own, and their destinations, by external ids.
@@ -280,6 +289,8 @@ fn is_of_a_first_run(report: &Value) {
         "ep_off",
         "ep_orders",
         "ep_shaped",
+        "order.paid",
+        "order.sent",
     ];
     assert_eq!(all.keys().copied().collect::<Vec<_>>(), created, "{report}");
     assert!(all.values().all(|done| *done == "created"), "{report}");
@@ -292,7 +303,7 @@ fn is_of_a_first_run(report: &Value) {
         "{error}"
     );
     for begin in [
-        "order.paid: its schemas",
+        "order.paid: its schemas of versions 1",
         "app_2shop: its rate limit, 50/s",
         "app_2shop: its metadata: plan",
         "ep_orders: its header Host: ",
@@ -357,6 +368,12 @@ async fn an_account_is_taken_over_once_however_often_it_is_imported() {
         assert_eq!(there["shop"][name]["event_types"], json!([types]), "{name}");
     }
 
+    let paid = scene.event_type("order.paid");
+    assert_eq!(paid["description"], "An order was paid");
+    assert_eq!(paid["schema"]["required"], json!(["order"]));
+    assert_eq!(paid["example"], json!({"order": 7, "card": "4711"}));
+    assert_eq!(scene.event_type("order.sent")["schema"], json!(null));
+
     for (id, done) in done(&scene.report(&[])) {
         // Of headers nobody knows whether they are the same.
         let expected = if id == "ep_orders" {
@@ -399,6 +416,8 @@ async fn a_second_run_brings_up_to_date_and_keeps_what_was_set_here() {
     of_shop(&["resume", "ep_eu"]);
     scene.json(&["tenant", "create", "another", "--external-id", "another"]);
     scene.change_at_svix();
+    let hide = ["event-type", "update", "order.paid", "--redact", "/card"];
+    scene.json(&[&hide[..], &["--archived"]].concat());
     let before = scene.there();
     let (code, said) = scene.import(&["--dry-run"]);
     assert_eq!(code, Some(0), "{said}");
@@ -423,6 +442,13 @@ async fn a_second_run_brings_up_to_date_and_keeps_what_was_set_here() {
         "ep_orders: its headers stay as they are here, for they have authorization",
     );
     is_left(&report, "ep_off: that it is enabled: it is disabled here");
+    is_left(&report, "order.paid: that it is not archived");
+    let paid = scene.event_type("order.paid");
+    assert_eq!(paid["description"], "Paid at last");
+    assert_eq!(
+        (&paid["redact"], &paid["archived"]),
+        (&json!(["/card"]), &true.into())
+    );
     let after = scene.there();
     assert_eq!(after.len(), 3);
     let orders = &after["shop"]["orders"];
@@ -473,7 +499,7 @@ async fn a_receiver_that_knew_svix_verifies_by_the_secret_that_it_has() {
     }
 }
 
-/// Its own commands, by a shell, with a key of the two scopes that it names and no other.
+/// Its own commands, by a shell, with a key of the scopes that it names and no other.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_guide_works_as_it_is_written() {
     let scene = Scene::set("100").await;

@@ -104,7 +104,8 @@ impl World {
         let registers = Registers {
             tenants: tenancy.clone(),
             keys: tenancy.clone(),
-            sessions: tenancy,
+            sessions: tenancy.clone(),
+            event_types: tenancy,
         };
         let tenancy = Tenancy::new(registers, gate.clone(), mint.clone());
         let signing = Signing {
@@ -120,6 +121,7 @@ impl World {
             survey,
             overview: overview.unwrap_or(operations.clone()),
             tallies: operations.clone(),
+            event_types: operations.clone(),
         };
         let books = Books {
             reading,

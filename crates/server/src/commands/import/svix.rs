@@ -1,4 +1,5 @@
-//! `paceline import svix`: a tenant of each application, a destination of each endpoint.
+//! `paceline import svix`: a tenant of each application, a destination of each endpoint,
+//! and the catalogue of event types.
 //!
 //! ```text
 //!  Svix ── source ──► planned ──► target ── Paceline's API
@@ -149,15 +150,21 @@ struct Import {
 }
 
 impl Import {
-    /// Paceline has no catalogue of them: what one holds beside its name is reported.
     async fn event_types(&mut self) {
-        match self.svix.event_types().await {
-            Ok(types) => {
-                for one in types {
-                    self.report.left(&one.name, planned::left_of_type(&one));
+        let types = match self.svix.event_types().await {
+            Ok(types) => types,
+            Err(error) => return self.report.failed("event types", &error),
+        };
+        for one in types {
+            let mut planned = planned::Type::of(&one);
+            match self.target.event_type(&mut planned).await {
+                Ok(done) => {
+                    let at = (one.name.as_str(), one.name.as_str());
+                    self.report.written(Kind::EventType, at, done);
+                    self.report.left(&one.name, planned.left);
                 }
+                Err(error) => self.report.failed(&one.name, &error),
             }
-            Err(error) => self.report.failed("event types", &error),
         }
     }
 

@@ -4,9 +4,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::Context;
+use domain::event_types::{MAX_DESCRIPTION_BYTES, example_problem, schema_problem};
 use domain::external_id::ExternalId;
 use domain::header::CustomHeaders;
 use domain::signature::SigningSecret;
+use serde_json::Value;
 use zeroize::Zeroizing;
 
 use super::source::{Application, Endpoint, EventType, Headers};
@@ -114,13 +116,72 @@ impl Destination {
     }
 }
 
-/// What Svix keeps of a type beside its name.
-pub(super) fn left_of_type(one: &EventType) -> Vec<String> {
-    let schemas = one.schemas.as_ref().filter(|schemas| !schemas.is_null());
-    let schemas = schemas.map(|_| "its schemas: there is no catalogue of types here".to_owned());
-    let flag = one.feature_flag.as_ref();
-    let flag = flag.map(|flag| format!("its feature flag {flag}: whoever subscribes gets it"));
-    schemas.into_iter().chain(flag).collect()
+/// A type of the catalogue to be.
+#[derive(Debug)]
+pub(super) struct Type {
+    pub(super) name: String,
+    pub(super) description: String,
+    /// The newest that Svix has.
+    pub(super) schema: Option<Value>,
+    /// The first in that schema.
+    pub(super) example: Option<Value>,
+    pub(super) archived: bool,
+    /// What is not taken over.
+    pub(super) left: Vec<String>,
+}
+
+impl Type {
+    pub(super) fn of(one: &EventType) -> Self {
+        let mut left = Vec::new();
+        if let Some(flag) = &one.feature_flag {
+            left.push(format!(
+                "its feature flag {flag}: whoever subscribes gets it"
+            ));
+        }
+        if one.deprecated == Some(true) {
+            left.push("that it is deprecated: here it is archived or not".to_owned());
+        }
+        // Versions are numbers.
+        let mut schemas: Vec<_> = one.schemas.iter().flatten().collect();
+        schemas.sort_by_key(|(version, _)| (version.parse::<u64>().ok(), *version));
+        let newest = schemas.pop().map(|(_, schema)| schema);
+        if !schemas.is_empty() {
+            let older: Vec<&str> = schemas
+                .iter()
+                .map(|(version, _)| version.as_str())
+                .collect();
+            let older = older.join(", ");
+            left.push(format!(
+                "its schemas of versions {older}: there is one here"
+            ));
+        }
+        let example = newest.and_then(|schema| schema.get("examples")?.get(0));
+        Self {
+            name: one.name.clone(),
+            description: in_one_line(&one.description, MAX_DESCRIPTION_BYTES),
+            schema: as_taken("schema", newest, schema_problem, &mut left),
+            example: as_taken("example", example, example_problem, &mut left),
+            archived: one.archived == Some(true),
+            left,
+        }
+    }
+}
+
+/// What the catalogue takes.
+fn as_taken(
+    what: &str,
+    json: Option<&Value>,
+    problem: fn(&str) -> Option<&'static str>,
+    left: &mut Vec<String>,
+) -> Option<Value> {
+    let json = json.filter(|json| !json.is_null())?;
+    match problem(&json.to_string()) {
+        None => Some(json.clone()),
+        Some(problem) => {
+            left.push(format!("its {what}: {problem}"));
+            None
+        }
+    }
 }
 
 /// The secret, if it is one that signs.
@@ -154,10 +215,14 @@ fn called(id: &str, uid: Option<&str>, left: &mut Vec<String>) -> anyhow::Result
 
 /// As a name may be: one line, not too long.
 fn for_people(text: &str) -> String {
+    in_one_line(text, MAX_NAME_BYTES)
+}
+
+fn in_one_line(text: &str, most: usize) -> String {
     let mut name = String::new();
     for letter in text.chars() {
         let letter = if letter.is_control() { ' ' } else { letter };
-        if name.len() + letter.len_utf8() > MAX_NAME_BYTES {
+        if name.len() + letter.len_utf8() > most {
             break;
         }
         name.push(letter);
@@ -291,6 +356,44 @@ mod tests {
             assert!(problem.starts_with("its secret"), "{problem}");
             assert!(!problem.contains("canary"), "{problem}");
         }
+    }
+
+    #[test]
+    fn the_newest_schema_of_a_type_is_taken_and_its_first_example() {
+        let schemas = json!({
+            "10": {"type": "object", "examples": [{"a": 1}, {"a": 2}]},
+            "9": {},
+        });
+        let planned = Type::of(&EventType {
+            name: "a.b".to_owned(),
+            description: "two\nlines".to_owned(),
+            archived: Some(true),
+            schemas: serde_json::from_value(schemas.clone()).unwrap(),
+            feature_flag: Some("beta".to_owned()),
+            ..EventType::default()
+        });
+        assert_eq!(planned.schema, Some(schemas["10"].clone()));
+        assert_eq!(planned.example, Some(json!({"a": 1})));
+        assert_eq!(
+            (planned.description.as_str(), planned.archived),
+            ("two lines", true)
+        );
+        assert_eq!(
+            planned.left,
+            [
+                "its feature flag beta: whoever subscribes gets it",
+                "its schemas of versions 9: there is one here",
+            ]
+        );
+        let odd = Type::of(&EventType {
+            schemas: Some([("1".to_owned(), json!(true))].into()),
+            deprecated: Some(true),
+            ..EventType::default()
+        });
+        assert_eq!((odd.schema, odd.example, odd.archived), (None, None, false));
+        assert_eq!(odd.left.len(), 2, "{:?}", odd.left);
+        let plain = Type::of(&EventType::default());
+        assert!(plain.schema.is_none() && plain.left.is_empty());
     }
 
     #[test]

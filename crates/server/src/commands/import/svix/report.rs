@@ -8,6 +8,7 @@ use crate::output::{self, Format};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Kind {
+    EventType,
     Tenant,
     Destination,
 }
@@ -52,6 +53,7 @@ struct Failed {
 impl Kind {
     const fn word(self) -> &'static str {
         match self {
+            Self::EventType => "event type",
             Self::Tenant => "tenant",
             Self::Destination => "destination",
         }
@@ -128,7 +130,7 @@ impl Report {
                 output::line(&format!("{}\n", output::table(header, rows)))?;
             }
         }
-        for kind in [Kind::Tenant, Kind::Destination] {
+        for kind in [Kind::EventType, Kind::Tenant, Kind::Destination] {
             output::line(&self.counted(kind))?;
         }
         output::line(&format!(

@@ -84,7 +84,12 @@ pub(super) struct Headers {
 #[serde(rename_all = "camelCase")]
 pub(super) struct EventType {
     pub(super) name: String,
-    pub(super) schemas: Option<Value>,
+    #[serde(default)]
+    pub(super) description: String,
+    pub(super) archived: Option<bool>,
+    pub(super) deprecated: Option<bool>,
+    /// By their versions.
+    pub(super) schemas: Option<BTreeMap<String, Value>>,
     pub(super) feature_flag: Option<String>,
 }
 
@@ -129,7 +134,8 @@ impl Svix {
     }
 
     pub(super) async fn event_types(&self) -> anyhow::Result<Vec<EventType>> {
-        self.all("/api/v1/event-type/").await
+        let whole = [("include_archived", "true"), ("with_content", "true")];
+        self.all_with("/api/v1/event-type/", &whole).await
     }
 
     pub(super) async fn endpoints(&self, application: &str) -> anyhow::Result<Vec<Endpoint>> {
@@ -157,10 +163,18 @@ impl Svix {
     }
 
     async fn all<T: DeserializeOwned>(&self, path: &str) -> anyhow::Result<Vec<T>> {
+        self.all_with(path, &[]).await
+    }
+
+    async fn all_with<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        more: &[(&str, &str)],
+    ) -> anyhow::Result<Vec<T>> {
         let (mut all, mut iterator) = (Vec::new(), None::<String>);
         for _page in 0..MAX_PAGES {
             let mut query = Serializer::new(String::new());
-            query.append_pair("limit", PAGE);
+            query.extend_pairs(more).append_pair("limit", PAGE);
             if let Some(iterator) = &iterator {
                 query.append_pair("iterator", iterator);
             }

@@ -3,17 +3,22 @@
 //! What Svix says nothing of stays as somebody has set it here: tiers, other limits, a state,
 //! headers of which Svix does not give the values. A secret is taken over once.
 
+use anyhow::bail;
 use domain::destination::DestinationState;
+use domain::event_types::name_problem;
 use domain::external_id::ExternalId;
 use http::Method;
+use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use super::planned;
 use super::report::Done;
 use crate::api::destinations::Destination;
+use crate::api::event_types::EventType;
 use crate::api::tenants;
 use crate::client::{Client, patiently};
+use crate::commands::event_type;
 use crate::hidden::Hidden;
 
 pub(super) struct Target {
@@ -28,6 +33,36 @@ pub(super) struct Target {
 pub(super) struct Tenant(Option<Uuid>);
 
 impl Target {
+    /// Creates it, or brings what Svix says of it up to date: what is set here alone stays.
+    pub(super) async fn event_type(&self, planned: &mut planned::Type) -> anyhow::Result<Done> {
+        if let Some(problem) = name_problem(&planned.name) {
+            bail!("its name {problem}");
+        }
+        let path = event_type::path(&planned.name);
+        let found: Option<EventType> = patiently(async || self.client.find(&path).await).await?;
+        let Some(there) = found else {
+            if !self.dry_run {
+                let body = described(planned, None);
+                let path = "/v1/event-types";
+                let _made: Value = self.send(&self.client, Method::POST, path, &body).await?;
+            }
+            return Ok(Done::Created);
+        };
+        if there.archived && !planned.archived {
+            let left = "that it is not archived: it is here, until `paceline event-type update \
+                --archived=false`";
+            planned.left.push(left.to_owned());
+        }
+        let body = described(planned, Some(&there));
+        if body.is_empty() {
+            return Ok(Done::Unchanged);
+        }
+        if !self.dry_run {
+            let _changed: Value = self.send(&self.client, Method::PATCH, &path, &body).await?;
+        }
+        Ok(Done::Updated)
+    }
+
     /// Creates it, or gives it its name.
     pub(super) async fn tenant(&self, planned: &planned::Tenant) -> anyhow::Result<(Tenant, Done)> {
         let path = format!("/v1/tenants/{}", planned.external_id);
@@ -131,6 +166,37 @@ impl Target {
     ) -> anyhow::Result<T> {
         patiently(async || client.send(method.clone(), path, body).await).await
     }
+}
+
+/// What Svix says of a type that is otherwise there.
+fn described(planned: &planned::Type, there: Option<&EventType>) -> Map<String, Value> {
+    let mut said = Map::new();
+    let mut say = |field: &str, value: Option<Value>, now: Option<Value>| {
+        if let Some(value) = value.filter(|value| now.as_ref() != Some(value)) {
+            said.insert(field.to_owned(), value);
+        }
+    };
+    let json =
+        |text: Option<&RawValue>| text.and_then(|text| serde_json::from_str(text.get()).ok());
+    let schema = there.and_then(|there| json(there.schema.as_deref()));
+    let example = there.and_then(|there| json(there.example.as_deref()));
+    let description = Some(&planned.description).filter(|text| !text.is_empty());
+    say(
+        "description",
+        description.map(|text| text.clone().into()),
+        there.map(|there| there.description.clone().into()),
+    );
+    say("schema", planned.schema.clone(), schema);
+    say("example", planned.example.clone(), example);
+    say(
+        "archived",
+        planned.archived.then_some(true.into()),
+        there.map(|there| there.archived.into()),
+    );
+    if there.is_none() {
+        said.insert("name".to_owned(), planned.name.clone().into());
+    }
+    said
 }
 
 fn path(called: &ExternalId) -> String {
