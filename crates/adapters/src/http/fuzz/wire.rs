@@ -92,6 +92,7 @@ impl Wire {
             read: Arc::default(),
             connections: Arc::new(Connections::new(LIMITS)),
             key: Key {
+                identity: None,
                 destination: DestinationId(Uuid::from_u128(1)),
                 origin: Arc::clone(&endpoint.origin),
             },
