@@ -11,6 +11,8 @@
 //! - `targets`: what a delivery is meant to cost and costs, run by run.
 //! - `windows`: the worst window at receivers and the share of the limit, for many
 //!   limits and receivers, in both sizes.
+//! - `versus`: beside a peer, BullMQ, by turns: how fast and how dear a backlog drains,
+//!   and how a limit is kept and used.
 //! - `chaos`: a whole Paceline that is killed, frozen, cut off and confused by
 //!   a plan that a seed decides; judged from logs. `judge` reads them again.
 //! - `run`: traffic of a shape against one that is started or runs already, and
@@ -32,11 +34,13 @@ mod failures;
 mod faults;
 mod figures;
 mod limits;
+mod ordered;
 mod process;
 mod run;
 mod scheduler;
 mod servers;
 mod targets;
+mod versus;
 mod windows;
 
 use std::path::PathBuf;
@@ -80,6 +84,8 @@ enum Command {
     Targets(targets::Args),
     /// The worst window at receivers, for many limits and receivers.
     Windows(windows::Args),
+    /// Beside a peer, by turns: a backlog that drains, and limits.
+    Versus(versus::Args),
     /// Kill, freeze, cut off and confuse a whole Paceline, and judge the logs.
     Chaos(chaos::Args),
     /// Judge the logs of a chaos run again.
@@ -112,6 +118,7 @@ async fn main() -> anyhow::Result<ExitCode> {
         Command::Figures(args) => figures::run(args, program(cli.program)?).await,
         Command::Targets(args) => targets::run(args, program(cli.program)?).await,
         Command::Windows(args) => windows::run(args, program(cli.program)?).await,
+        Command::Versus(args) => versus::run(args, program(cli.program)?).await,
         Command::Chaos(args) => chaos::run(args).await,
         Command::Judge(args) => chaos::judge_again(args),
         Command::Failures(args) => failures::run(&args),

@@ -8,9 +8,9 @@
 //! (the ledger of a Paceline whose database is not known, the CPU of a server
 //! elsewhere) is left out of the report, which says so. See `docs/loadtest.md`.
 
-mod arrivals;
+pub(crate) mod arrivals;
 pub(crate) mod charts;
-mod client;
+pub(crate) mod client;
 pub(crate) mod comparing;
 mod connection;
 mod database;
@@ -18,8 +18,8 @@ mod driving;
 mod gathering;
 mod histogram;
 pub(crate) mod html;
-mod judging;
-mod loading;
+pub(crate) mod judging;
+pub(crate) mod loading;
 mod measuring;
 pub(crate) mod metrics;
 mod payload;
@@ -27,13 +27,13 @@ pub(crate) mod places;
 pub(crate) mod processes;
 mod progress;
 pub(crate) mod receiver;
-mod receiving;
+pub(crate) mod receiving;
 pub(crate) mod report;
 mod requests;
 mod searching;
-mod setting_up;
+pub(crate) mod setting_up;
 pub(crate) mod settings;
-mod shapes;
+pub(crate) mod shapes;
 pub(crate) mod side_by_side;
 pub(crate) mod system;
 mod table;
@@ -54,7 +54,7 @@ use measuring::Wishes;
 use report::Report;
 use setting_up::ChangeBy;
 use settings::{Ingest, Limit, Rate, Settings, Shape, Size};
-use system::{Roles, Running, System};
+use system::{Roles, Running, Start, System};
 use thresholds::{Threshold, broken, crossed};
 
 /// Sends traffic of a shape, and reports what became of it and what it cost.
@@ -174,7 +174,10 @@ async fn perform(
     server::open_files::raise_limit();
     let mut system = match &args.running.url {
         Some(url) => System::running(&args.running, url)?,
-        None => System::start(args.size, crate::program(program)?, args.roles, &OPEN).await?,
+        None => {
+            let program = crate::program(program)?;
+            System::start(Start::new(args.size, program, args.roles, &OPEN)).await?
+        }
     };
     let wishes = args.wishes();
     let measured = match args.find_rate {

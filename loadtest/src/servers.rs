@@ -17,9 +17,14 @@ pub(crate) struct PrivateServers {
 impl PrivateServers {
     /// Starts all three.
     pub(crate) async fn start() -> anyhow::Result<Self> {
+        Self::start_these(&[]).await
+    }
+
+    /// Starts these alone, such as `redis`; all three if none is named.
+    pub(crate) async fn start_these(names: &[&str]) -> anyhow::Result<Self> {
         let folder = tempfile::tempdir().context("make a folder for the servers")?;
         let private = Self { folder };
-        if let Err(error) = private.script("start", &[]).await {
+        if let Err(error) = private.script("start", names).await {
             private.script("remove", &[]).await.ok();
             return Err(error);
         }

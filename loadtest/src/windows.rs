@@ -192,12 +192,8 @@ impl Args {
         };
         let events = (backlog * f64::from(cell.destinations)).ceil();
         let at_once = per_second * (cell.answer_ms as f64 / 1_000.0 + 1.0) * 1.5;
-        let size = match cell.size {
-            Size::Embedded => "embedded",
-            Size::Distributed => "distributed",
-        };
         let flags = [
-            ("--size", size.to_owned()),
+            ("--size", cell.size.name().to_owned()),
             ("--schedulers", self.schedulers.to_string()),
             ("--workers", self.workers.to_string()),
             ("--shape", "import".to_owned()),
@@ -283,12 +279,8 @@ fn table(measured: &[Measured], least_share: f64) -> String {
     ];
     let or_dash = |value: Option<u64>| value.map_or("–".to_owned(), |value| value.to_string());
     let rows = measured.iter().map(|one| {
-        let size = match one.size {
-            Size::Embedded => "embedded",
-            Size::Distributed => "distributed",
-        };
         vec![
-            size.to_owned(),
+            one.size.name().to_owned(),
             one.limit.to_string(),
             one.destinations.to_string(),
             one.answer_ms.to_string(),

@@ -22,7 +22,7 @@ use crate::api::{Client, KEY};
 use crate::process::percentile;
 use crate::run::processes::look;
 use crate::run::settings::Size;
-use crate::run::system::{Roles, Settings, System};
+use crate::run::system::{Roles, Settings, Start, System};
 
 /// How often the second posts, and the third reads.
 const POST_EVERY: Duration = Duration::from_millis(50);
@@ -70,7 +70,7 @@ pub(super) async fn measure(
             schedulers: 1,
             workers: 1,
         };
-        let mut system = System::start(size, program.to_owned(), roles, SET).await?;
+        let mut system = System::start(Start::new(size, program.to_owned(), roles, SET)).await?;
         let measured = on(&mut system, store, (posts, &attacks)).await;
         system.remove().await?;
         figures.extend(measured?);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use domain::compliance::ideal_starts;
+use domain::compliance::{InForce, ideal_starts};
 use domain::policy::LimitSettings;
 use domain::time::Timestamp;
 use rustix::process::Signal;
@@ -172,12 +172,23 @@ pub(crate) fn over_a_period(
 ) -> (u64, u64) {
     let mut due: Vec<_> = ledger.rows.iter().map(|row| row.due_at).collect();
     due.sort_unstable();
-    let starts = || ledger.rows.iter().filter_map(|row| row.started_at);
+    let starts = ledger.rows.iter().filter_map(|row| row.started_at);
+    let starts: Vec<_> = starts.collect();
+    of_a_perfect_sender(&ledger.history, (&due, &starts), (began, end), period)
+}
+
+/// The same of any starts of what was due, ascending.
+pub(crate) fn of_a_perfect_sender(
+    history: &[InForce],
+    (due, starts): (&[Timestamp], &[Timestamp]),
+    (began, end): (Timestamp, Timestamp),
+    period: Duration,
+) -> (u64, u64) {
     let (mut started, mut allowed) = (0, 0);
     for instant in 0..INSTANTS {
         let until = end - period * instant / INSTANTS;
-        started += starts().filter(|at| *at < until).count() as u64;
-        allowed += ideal_starts(&ledger.history, &due, began, until);
+        started += starts.iter().filter(|at| **at < until).count() as u64;
+        allowed += ideal_starts(history, due, began, until);
     }
     (started, allowed)
 }

@@ -225,6 +225,14 @@ fn is_unfounded(row: &LedgerRow) -> bool {
     row.state == AttemptState::Failed && row.status.is_none()
 }
 
+/// One destination, by what its receiver saw alone.
+pub(crate) fn at_receiver(settings: &Settings, number: u32, received: Received<'_>) -> Judged {
+    let of_it = received.arrivals.iter().copied();
+    let of_it = of_it.filter(|arrival| arrival.destination() == number);
+    let arrived: Vec<_> = of_it.map(as_received).collect();
+    without_ledger(settings, number, (received, &arrived))
+}
+
 fn without_ledger(
     settings: &Settings,
     number: u32,

@@ -7,7 +7,7 @@
 //! its input, answers each with a line of JSON on its output, and ends when its input
 //! does.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::convert::Infallible;
 use std::path::Path;
 use std::process::ExitCode;
@@ -82,6 +82,8 @@ pub(crate) struct Written {
     pub(crate) arrived: u64,
     /// From when until when it stood still, in microseconds since the machine started.
     pub(crate) stalls_us: Vec<(i64, i64)>,
+    /// The most connections that were open at once.
+    pub(crate) connections: u64,
 }
 
 /// Listens until its input ends.
@@ -103,6 +105,7 @@ async fn listen(args: Args) -> anyhow::Result<ExitCode> {
         kept: RefCell::new(Vec::with_capacity(args.capacity)),
         stalls: RefCell::default(),
         counted: RefCell::default(),
+        connections: Cell::default(),
         args,
     });
     for _ in 0..state.args.ports {
@@ -167,6 +170,7 @@ async fn tick(state: Rc<State>) {
 async fn serve(stream: TcpStream, state: Rc<State>) {
     // A delay here would be measured as the sender's.
     let _ = stream.set_nodelay(true);
+    let _open = Open::new(Rc::clone(&state));
     let service = service_fn(move |request| receive(Rc::clone(&state), request));
     // A sender that goes away is its own business.
     let _ = http1::Builder::new()
@@ -222,6 +226,35 @@ struct State {
     kept: RefCell<Vec<Arrival>>,
     stalls: RefCell<Vec<Stall>>,
     counted: RefCell<Counted>,
+    connections: Cell<Connections>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Connections {
+    open: u64,
+    /// The most since it began, or began anew.
+    most: u64,
+}
+
+/// A connection that is open.
+struct Open(Rc<State>);
+
+impl Open {
+    fn new(state: Rc<State>) -> Self {
+        let Connections { open, most } = state.connections.get();
+        let open = open + 1;
+        let most = most.max(open);
+        state.connections.set(Connections { open, most });
+        Self(state)
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        let mut connections = self.0.connections.get();
+        connections.open -= 1;
+        self.0.connections.set(connections);
+    }
 }
 
 #[derive(Default)]
@@ -284,6 +317,8 @@ impl State {
         self.kept.borrow_mut().clear();
         self.stalls.borrow_mut().clear();
         self.counted.take();
+        let Connections { open, .. } = self.connections.get();
+        self.connections.set(Connections { open, most: open });
         self.count()
     }
 
@@ -294,6 +329,7 @@ impl State {
         let as_written = |one: &Stall| (one.from.as_micros(), one.until.as_micros());
         Ok(Written {
             stalls_us: stalls.iter().map(as_written).collect(),
+            connections: self.connections.get().most,
             kept: kept.len() as u64,
             arrived: self.counted.borrow().arrived,
         })
@@ -324,7 +360,22 @@ mod tests {
             kept: RefCell::default(),
             stalls: RefCell::default(),
             counted: RefCell::default(),
+            connections: Cell::default(),
         }
+    }
+
+    #[test]
+    fn connections_are_counted_while_they_are_open() {
+        let state = Rc::new(state(0, 0));
+        let most = || state.connections.get().most;
+        let (first, second) = (Open::new(Rc::clone(&state)), Open::new(Rc::clone(&state)));
+        drop(first);
+        let third = Open::new(Rc::clone(&state));
+        assert_eq!(most(), 2);
+        drop(second);
+        state.forget();
+        assert_eq!(most(), 1);
+        drop(third);
     }
 
     #[test]

@@ -48,6 +48,16 @@ pub(crate) enum Size {
     Distributed,
 }
 
+impl Size {
+    /// As the command line and reports call it.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Embedded => "embedded",
+            Self::Distributed => "distributed",
+        }
+    }
+}
+
 /// How events are handed in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -240,7 +250,7 @@ impl From<Limit> for String {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use super::*;
 
     /// Settings that tests begin with.

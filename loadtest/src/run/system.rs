@@ -11,7 +11,7 @@ use server::config::{SecretUrl, StoreConfig};
 use server::edge::Mint;
 use server::hidden::Hidden;
 use server::parts::Stored;
-use server::trial::{Child, SharedParts};
+use server::trial::{Child, Servers, SharedParts};
 use tokio::process::Command;
 use tokio::time::{Instant, sleep, timeout};
 use url::Url;
@@ -98,6 +98,34 @@ pub(crate) struct System {
 /// Environment variables of whatever has the API.
 pub(crate) type Settings = &'static [(&'static str, &'static str)];
 
+/// What is started.
+pub(crate) struct Start {
+    pub(crate) size: Size,
+    /// `paceline`.
+    pub(crate) program: PathBuf,
+    pub(crate) roles: Roles,
+    /// Environment variables of whatever has the API.
+    pub(crate) set: Settings,
+    /// Servers that stay; `None` is those of tests, or private ones.
+    pub(crate) servers: Option<Servers>,
+    /// More environment variables, of every role.
+    pub(crate) environment: Vec<(String, String)>,
+}
+
+impl Start {
+    /// On servers of tests, or private ones.
+    pub(crate) fn new(size: Size, program: PathBuf, roles: Roles, set: Settings) -> Self {
+        Self {
+            size,
+            program,
+            roles,
+            set,
+            servers: None,
+            environment: Vec::new(),
+        }
+    }
+}
+
 /// What has to be taken away again.
 struct Started {
     program: PathBuf,
@@ -139,27 +167,23 @@ impl System {
         })
     }
 
-    /// Starts one, whose API is `set` so.
-    pub(crate) async fn start(
-        size: Size,
-        program: PathBuf,
-        roles: Roles,
-        set: Settings,
-    ) -> anyhow::Result<Self> {
-        match size {
-            Size::Embedded => Self::embedded(program, set),
-            Size::Distributed => Self::distributed(program, roles, set).await,
+    /// Starts one.
+    pub(crate) async fn start(start: Start) -> anyhow::Result<Self> {
+        match start.size {
+            Size::Embedded => Self::embedded(start),
+            Size::Distributed => Self::distributed(start).await,
         }
     }
 
-    fn embedded(program: PathBuf, set: Settings) -> anyhow::Result<Self> {
+    fn embedded(start: Start) -> anyhow::Result<Self> {
         let folder = tempfile::tempdir().context("make a folder for the database")?;
         let url = format!("sqlite:{}", folder.path().join("paceline.db").display());
-        let environment = embedded_environment(&url)?;
+        let mut environment = embedded_environment(&url)?;
+        environment.extend(start.environment);
         let started = Started {
-            program,
+            program: start.program,
             environment,
-            set,
+            set: start.set,
             children: Vec::new(),
             place: Place::Embedded(folder),
         };
@@ -168,8 +192,11 @@ impl System {
         Ok(system)
     }
 
-    async fn distributed(program: PathBuf, roles: Roles, set: Settings) -> anyhow::Result<Self> {
-        let (servers, private) = servers().await?;
+    async fn distributed(start: Start) -> anyhow::Result<Self> {
+        let (servers, private) = match start.servers {
+            Some(servers) => (servers, None),
+            None => servers().await?,
+        };
         let urls = [
             ("postgres", servers.database.clone()),
             ("redis", servers.schedule.clone()),
@@ -189,17 +216,19 @@ impl System {
             servers: private,
             shared: shared.clone(),
         };
+        let mut environment = shared.environment();
+        environment.extend(start.environment);
         let started = Started {
-            program,
-            environment: shared.environment(),
-            set,
+            program: start.program,
+            environment,
+            set: start.set,
             children: Vec::new(),
             place,
         };
         let mut system = Self::around(started, store.clone())?;
         let found = urls.iter().filter_map(|(name, url)| server_at(name, url));
         system.watched.extend(found);
-        let begun = system.begin(&store, roles).await;
+        let begun = system.begin(&store, start.roles).await;
         match begun {
             Ok(()) => Ok(system),
             Err(error) => {

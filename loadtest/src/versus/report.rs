@@ -1,0 +1,408 @@
+//! The turns beside each other: medians, ratios of pairs, and the worst windows.
+
+use std::fmt;
+
+use serde::Serialize;
+use server::output;
+
+use super::judging::{Drained, Limited};
+use super::side::Who;
+use crate::run::report::number;
+use crate::run::settings::{Limit, Size};
+
+/// What is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Part {
+    /// A backlog without a limit.
+    Drain {
+        /// Events that wait.
+        events: u32,
+    },
+    /// A limit with a backlog.
+    Limit(Limit),
+}
+
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Drain { events } => write!(f, "drain of {}", number(f64::from(*events))),
+            Self::Limit(limit) => write!(f, "{limit}"),
+        }
+    }
+}
+
+/// What a turn came to.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Outcome {
+    Drained(Drained),
+    Limited(Limited),
+}
+
+/// One turn.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(super) struct Turned {
+    pub(super) size: Size,
+    pub(super) part: Part,
+    pub(super) pair: u32,
+    pub(super) who: Who,
+    pub(super) outcome: Outcome,
+}
+
+/// What both sides have in common, and what they have not.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(super) struct Report {
+    pub(super) machine: String,
+    /// One sentence each: versions, settings, and how safe what is written is.
+    pub(super) notes: Vec<String>,
+    pub(super) rows: Vec<Row>,
+    pub(super) turns: Vec<Turned>,
+}
+
+/// A figure of both sides.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(super) struct Row {
+    pub(super) size: Size,
+    pub(super) part: String,
+    pub(super) figure: &'static str,
+    pub(super) paceline: f64,
+    pub(super) bullmq: f64,
+    /// Ours to the peer's, pair by pair; none of a worst value.
+    pub(super) ratio: Option<Ratio>,
+}
+
+/// Of all pairs.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub(super) struct Ratio {
+    pub(super) median: f64,
+    pub(super) lowest: f64,
+    pub(super) highest: f64,
+}
+
+/// How a figure of several turns is made one.
+#[derive(Clone, Copy, PartialEq)]
+enum Of {
+    Median,
+    Largest,
+}
+
+struct Figure {
+    name: &'static str,
+    of: Of,
+    value: fn(&Outcome) -> Option<f64>,
+}
+
+const fn figure(name: &'static str, of: Of, value: fn(&Outcome) -> Option<f64>) -> Figure {
+    Figure { name, of, value }
+}
+
+const FIGURES: [Figure; 8] = [
+    figure("seconds until all had arrived", Of::Median, |outcome| {
+        Some(outcome.drained()?.seconds)
+    }),
+    figure("deliveries/s", Of::Median, |outcome| {
+        Some(outcome.drained()?.per_second)
+    }),
+    figure("processor time, µs a delivery", Of::Median, |outcome| {
+        Some(outcome.drained()?.cpu_us)
+    }),
+    figure("of the receiver beside it, µs", Of::Median, |outcome| {
+        Some(outcome.drained()?.receiver_us)
+    }),
+    figure("most connections", Of::Largest, |outcome| {
+        Some(outcome.drained()?.connections as f64)
+    }),
+    figure("share of the limit, %", Of::Median, |outcome| {
+        Some(outcome.limited()?.share_percent)
+    }),
+    figure("worst window at the receiver", Of::Largest, |outcome| {
+        Some(outcome.limited()?.worst as f64)
+    }),
+    figure("most arrivals beyond the limit", Of::Largest, |outcome| {
+        Some(outcome.limited()?.early as f64)
+    }),
+];
+
+impl Outcome {
+    fn drained(&self) -> Option<&Drained> {
+        match self {
+            Self::Drained(drained) => Some(drained),
+            Self::Limited(_) => None,
+        }
+    }
+
+    fn limited(&self) -> Option<&Limited> {
+        match self {
+            Self::Limited(limited) => Some(limited),
+            Self::Drained(_) => None,
+        }
+    }
+
+    /// In a few words.
+    fn in_short(&self) -> String {
+        match self {
+            Self::Drained(drained) => format!(
+                "{} s, {} deliveries/s, {} µs each",
+                number(drained.seconds),
+                number(drained.per_second),
+                number(drained.cpu_us)
+            ),
+            Self::Limited(limited) => format!(
+                "{:.2} % of the limit, worst window {} of {}",
+                limited.share_percent, limited.worst, limited.allowed
+            ),
+        }
+    }
+}
+
+impl Turned {
+    /// A line, while it runs.
+    pub(super) fn in_short(&self, pairs: u32) -> String {
+        format!(
+            "{}, {}, pair {} of {pairs}, {}: {}",
+            self.size.name(),
+            self.part,
+            self.pair + 1,
+            self.who.name(),
+            self.outcome.in_short()
+        )
+    }
+}
+
+/// All figures of the pairs that are whole, in the order in which they were measured.
+pub(super) fn rows(turns: &[Turned]) -> Vec<Row> {
+    let mut measured: Vec<(Size, Part)> = Vec::new();
+    for turn in turns {
+        if !measured.contains(&(turn.size, turn.part)) {
+            measured.push((turn.size, turn.part));
+        }
+    }
+    let figures = |(size, part)| {
+        let pairs = pairs(turns, size, part);
+        FIGURES
+            .iter()
+            .filter_map(move |figure| row((size, part), figure, &pairs))
+    };
+    measured.into_iter().flat_map(figures).collect()
+}
+
+/// Ours and the peer's, of each pair that is whole.
+fn pairs(turns: &[Turned], size: Size, part: Part) -> Vec<[&Outcome; 2]> {
+    let of = |who: Who, pair: u32| {
+        let is =
+            |turn: &&Turned| (turn.size, turn.part, turn.pair, turn.who) == (size, part, pair, who);
+        turns.iter().find(is).map(|turn| &turn.outcome)
+    };
+    let last = turns.iter().map(|turn| turn.pair).max().unwrap_or(0);
+    let [ours, peers] = Who::BOTH;
+    (0..=last)
+        .filter_map(|pair| Some([of(ours, pair)?, of(peers, pair)?]))
+        .collect()
+}
+
+fn row((size, part): (Size, Part), figure: &Figure, pairs: &[[&Outcome; 2]]) -> Option<Row> {
+    let pairs: Vec<[f64; 2]> = pairs
+        .iter()
+        .map(|[ours, peers]| Some([(figure.value)(ours)?, (figure.value)(peers)?]))
+        .collect::<Option<_>>()?;
+    if pairs.is_empty() {
+        return None;
+    }
+    let one = |side: usize| {
+        let values: Vec<f64> = pairs.iter().map(|pair| pair[side]).collect();
+        match figure.of {
+            Of::Median => median(values),
+            Of::Largest => values.into_iter().fold(0.0, f64::max),
+        }
+    };
+    let ratios: Vec<f64> = pairs.iter().map(|[ours, peers]| ours / peers).collect();
+    let ratio = (figure.of == Of::Median).then(|| Ratio {
+        lowest: ratios.iter().copied().fold(f64::MAX, f64::min),
+        highest: ratios.iter().copied().fold(0.0, f64::max),
+        median: median(ratios),
+    });
+    Some(Row {
+        size,
+        part: part.to_string(),
+        figure: figure.name,
+        paceline: one(0),
+        bullmq: one(1),
+        ratio,
+    })
+}
+
+/// Of an even number, what is between the two in the middle.
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_unstable_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    if values.len().is_multiple_of(2) {
+        f64::midpoint(values[middle - 1], values[middle])
+    } else {
+        values[middle]
+    }
+}
+
+/// The report at a terminal.
+pub(super) fn table(report: &Report) -> String {
+    let [ours, peers] = Who::BOTH.map(Who::name);
+    let header = [
+        "size",
+        "part",
+        "figure",
+        ours,
+        peers,
+        "ratio",
+        "of single pairs",
+    ];
+    let rows = report.rows.iter().map(|row| {
+        let (ratio, pairs) = match row.ratio {
+            Some(ratio) => (
+                format!("{:.2}", ratio.median),
+                format!("{:.2} to {:.2}", ratio.lowest, ratio.highest),
+            ),
+            None => ("–".to_owned(), "–".to_owned()),
+        };
+        vec![
+            row.size.name().to_owned(),
+            row.part.clone(),
+            row.figure.to_owned(),
+            number(row.paceline),
+            number(row.bullmq),
+            ratio,
+            pairs,
+        ]
+    });
+    let mut text = output::table(&header, rows).to_string();
+    text.push_str(&format!("\n\nmachine: {}", report.machine));
+    for note in &report.notes {
+        text.push_str(&format!("\nnote: {note}"));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    fn drained(seconds: f64, cpu_us: f64) -> Outcome {
+        Outcome::Drained(Drained {
+            seconds,
+            per_second: 1_000.0 / seconds,
+            cpu_us,
+            receiver_us: 10.0,
+            processes_us: BTreeMap::new(),
+            extra: 0,
+            connections: 64,
+        })
+    }
+
+    fn limited(share_percent: f64, worst: u64) -> Outcome {
+        Outcome::Limited(Limited {
+            share_percent,
+            allowed: 100,
+            worst,
+            early: worst.saturating_sub(100),
+            explained: 0,
+        })
+    }
+
+    fn turned(part: Part, pair: u32, who: Who, outcome: Outcome) -> Turned {
+        Turned {
+            size: Size::Embedded,
+            part,
+            pair,
+            who,
+            outcome,
+        }
+    }
+
+    fn turns() -> Vec<Turned> {
+        let part = Part::Drain { events: 1_000 };
+        let limit = Part::Limit("100/s".parse().unwrap());
+        let drains = [(2.0, 4.0), (1.0, 5.0), (4.0, 6.0)];
+        let shares = [(99.0, 100, 99.9, 200), (98.0, 99, 99.7, 141)];
+        let mut turns = Vec::new();
+        for (pair, (ours, peers)) in (0..).zip(drains) {
+            turns.push(turned(part, pair, Who::Paceline, drained(ours, 50.0)));
+            turns.push(turned(part, pair, Who::BullMq, drained(peers, 100.0)));
+        }
+        for (pair, (ours, our_worst, peers, worst)) in (0..).zip(shares) {
+            turns.push(turned(limit, pair, Who::Paceline, limited(ours, our_worst)));
+            turns.push(turned(limit, pair, Who::BullMq, limited(peers, worst)));
+        }
+        // Its peer's turn was interrupted.
+        turns.push(turned(limit, 2, Who::Paceline, limited(1.0, 900)));
+        turns
+    }
+
+    fn of<'a>(rows: &'a [Row], name: &str) -> &'a Row {
+        let found = rows.iter().find(|row| row.figure.contains(name));
+        found.unwrap_or_else(|| panic!("no {name}"))
+    }
+
+    #[test]
+    fn a_turn_says_in_a_line_what_it_came_to() {
+        let turns = turns();
+        assert_eq!(
+            turns[0].in_short(3),
+            "embedded, drain of 1,000, pair 1 of 3, Paceline: 2 s, 500 deliveries/s, 50 µs each"
+        );
+        assert_eq!(
+            turns[7].in_short(3),
+            "embedded, 100/s, pair 1 of 3, BullMQ: 99.90 % of the limit, worst window 200 of 100"
+        );
+    }
+
+    #[test]
+    fn medians_are_of_each_side_and_ratios_of_each_pair() {
+        let rows = rows(&turns());
+        let seconds = of(&rows, "seconds");
+        assert_eq!((seconds.paceline, seconds.bullmq), (2.0, 5.0));
+        let ratio = seconds.ratio.unwrap();
+        assert_eq!((ratio.lowest, ratio.median), (0.2, 0.5));
+        assert!((ratio.highest - 2.0 / 3.0).abs() < 1e-9);
+        assert_eq!(of(&rows, "processor").ratio.unwrap().median, 0.5);
+        assert_eq!(seconds.part, "drain of 1,000");
+    }
+
+    #[test]
+    fn of_windows_the_worst_counts_and_of_pairs_whole_ones() {
+        let rows = rows(&turns());
+        let worst = of(&rows, "worst window");
+        assert_eq!((worst.paceline, worst.bullmq), (100.0, 200.0));
+        assert_eq!(worst.ratio, None);
+        assert_eq!(of(&rows, "beyond").bullmq, 100.0);
+        let share = of(&rows, "share");
+        assert_eq!((share.paceline, share.part.as_str()), (98.5, "100/s"));
+        assert!(super::rows(&turns()[..1]).is_empty(), "no pair is whole");
+    }
+
+    #[test]
+    fn the_table_has_a_line_for_each_figure_and_all_that_is_to_be_said() {
+        let turns = turns();
+        let report = Report {
+            machine: "2 cores".to_owned(),
+            notes: vec!["Redis: appendonly yes".to_owned()],
+            rows: rows(&turns),
+            turns,
+        };
+        let text = table(&report);
+        let line = |name: &str| {
+            let line = text.lines().find(|line| line.contains(name));
+            let words = line.unwrap_or_default().split_whitespace();
+            words.collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(
+            line("deliveries/s"),
+            "embedded drain of 1,000 deliveries/s 500 200 2.00 1.50 to 5.00"
+        );
+        assert_eq!(
+            line("worst window"),
+            "embedded 100/s worst window at the receiver 100 200 – –"
+        );
+        assert!(text.ends_with("machine: 2 cores\nnote: Redis: appendonly yes"));
+    }
+}
