@@ -3,14 +3,12 @@
 //     node tour.js URL
 //
 // URL is a running Paceline's. The key is in PACELINE_API_KEY. examples/README.md says
-// how the client's types are generated, and how this is compiled.
+// how the client is generated, and how this is compiled.
 
 import assert from "node:assert/strict";
 import { createServer, type IncomingHttpHeaders } from "node:http";
 import type { AddressInfo } from "node:net";
-import createClient from "openapi-fetch";
-import { Webhook } from "standardwebhooks";
-import type { paths } from "./paceline.js";
+import { createClient, Webhook } from "paceline-client";
 
 interface Arrival {
   headers: IncomingHttpHeaders;
@@ -20,9 +18,9 @@ interface Arrival {
 const PATIENCE_MS = 30_000;
 
 const [url] = process.argv.slice(2);
-const client = createClient<paths>({
-  baseUrl: url ?? "http://127.0.0.1:8080",
-  headers: { Authorization: `Bearer ${process.env.PACELINE_API_KEY}` },
+const client = createClient({
+  url: url ?? "http://127.0.0.1:8080",
+  key: process.env.PACELINE_API_KEY ?? "",
 });
 
 // Hands on the first that arrives: verifying needs the secret, which comes later.

@@ -8,4 +8,5 @@ mod ask;
 mod commands;
 mod conformance;
 mod examples;
+mod packages;
 mod site;
