@@ -220,6 +220,16 @@ create table tenants (
     -- What the platform calls it in its own books.
     external_id text
         constraint tenants_check_external_id check (external_id ~ '^[-A-Za-z0-9._~:@+]{1,200}$'),
+    -- When operators are told that too few of its requests succeed; null for the defaults.
+    alert_success_percent integer
+        constraint tenants_check_alert_success_percent
+        check (alert_success_percent between 0 and 100),
+    alert_success_seconds integer
+        constraint tenants_check_alert_success_seconds
+        check (alert_success_seconds between 300 and 86400),
+    alert_success_least integer
+        constraint tenants_check_alert_success_least
+        check (alert_success_least between 1 and 1000000),
     -- From then on it is being deleted: it can do nothing any more, and its destinations
     -- go step by step.
     deleted_at timestamptz,

@@ -5,7 +5,8 @@
 create table operational_events (
     id bigint generated always as identity primary key,
     event_type text not null,
-    destination_id uuid not null,
+    -- Null: about the tenant as a whole.
+    destination_id uuid,
     tenant_id uuid not null,
     -- A JSON object.
     details text not null,
@@ -119,7 +120,24 @@ create table watches (
     dead_letters_told_at timestamptz
 );
 
--- The watch goes round: one at a time, whoever takes the turn.
+-- One row for each tenant that an alert is raised for, or may have to be.
+create table tenant_watches (
+    tenant_id uuid primary key,
+    -- Too few of its requests succeed.
+    success_low_since timestamptz,
+    -- It has nearly as many destinations as it may have.
+    destinations_high_since timestamptz,
+    -- Its backlog is nearly so long that its events are refused.
+    backlog_high_since timestamptz,
+    -- Its events are refused.
+    refused_since timestamptz,
+    -- Rows of the outbox that were rejected, and that operators do not know of yet.
+    rejected bigint not null default 0,
+    rejected_told_at timestamptz
+);
+
+-- The watch goes round: one at a time, whoever takes the turn. 1 is the round of the
+-- destinations, 2 that of the tenants.
 create table watch_turn (
     id smallint primary key,
     -- Up to where this round has looked.
@@ -128,7 +146,7 @@ create table watch_turn (
     due_at timestamptz not null
 );
 
-insert into watch_turn (id, due_at) values (1, clock_timestamp());
+insert into watch_turn (id, due_at) values (1, clock_timestamp()), (2, clock_timestamp());
 
 -- Each dead letter leaves a row, in the transaction that made it one, whatever
 -- that was. Rows of their own, so that no two transactions wait for a counter;
@@ -179,6 +197,18 @@ create table tallies (
 );
 
 create index tallies_by_age on tallies (slot, micros(ends_at));
+
+-- The same of a tenant's destinations together, in slots of five minutes.
+create table tenant_tallies (
+    tenant_id uuid not null,
+    -- Exclusive.
+    ends_at timestamptz not null,
+    succeeded bigint not null,
+    failed bigint not null,
+    primary key (tenant_id, ends_at)
+);
+
+create index tenant_tallies_by_age on tenant_tallies (micros(ends_at));
 
 -- How far each is counted, and what is remembered of it.
 create table tally_marks (

@@ -56,6 +56,14 @@ create table outbox_rejected (
     rejected_at timestamptz not null default clock_timestamp()
 );
 
+-- Of whom rows were rejected, and how many: in the relay's transaction. Rows of their own,
+-- so that no two relays wait for a counter; the watch adds them up and deletes them.
+create table outbox_rejected_tallies (
+    id bigint generated always as identity primary key,
+    tenant_id uuid not null,
+    rejected bigint not null
+);
+
 -- A hint for the relays, when the user's transaction commits.
 create function outbox_after_insert() returns trigger
     language plpgsql

@@ -5,7 +5,8 @@
 create table operational_events (
     id integer primary key autoincrement,
     event_type text not null,
-    destination_id text not null,
+    -- Null: about the tenant as a whole.
+    destination_id text,
     tenant_id text not null,
     -- A JSON object.
     details text not null,
@@ -111,7 +112,23 @@ create table watches (
     dead_letters_told_at integer
 ) strict, without rowid;
 
--- The watch goes round, a step at a time.
+-- One row for each tenant that an alert is raised for, or may have to be.
+create table tenant_watches (
+    tenant_id text primary key,
+    -- Too few of its requests succeed.
+    success_low_since integer,
+    -- It has nearly as many destinations as it may have.
+    destinations_high_since integer,
+    -- Its backlog is nearly so long that its events are refused.
+    backlog_high_since integer,
+    -- Its events are refused.
+    refused_since integer,
+    -- Rows of the outbox that were rejected, and that operators do not know of yet.
+    rejected integer not null default 0,
+    rejected_told_at integer
+) strict, without rowid;
+
+-- The watch goes round, a step at a time: 1 the destinations, 2 the tenants.
 create table watch_turn (
     id integer primary key,
     -- Up to where this round has looked.
@@ -120,7 +137,7 @@ create table watch_turn (
     due_at integer not null
 ) strict;
 
-insert into watch_turn (id, due_at) values (1, 0);
+insert into watch_turn (id, due_at) values (1, 0), (2, 0);
 
 -- Each dead letter leaves a row, in the transaction that made it one, whatever
 -- that was. The watch adds them up and deletes them.
@@ -165,6 +182,18 @@ create table tallies (
 ) strict, without rowid;
 
 create index tallies_by_age on tallies (slot, ends_at);
+
+-- The same of a tenant's destinations together, in slots of five minutes.
+create table tenant_tallies (
+    tenant_id text not null,
+    -- Exclusive.
+    ends_at integer not null,
+    succeeded integer not null,
+    failed integer not null,
+    primary key (tenant_id, ends_at)
+) strict, without rowid;
+
+create index tenant_tallies_by_age on tenant_tallies (ends_at);
 
 -- How far each is counted, and what is remembered of it.
 create table tally_marks (

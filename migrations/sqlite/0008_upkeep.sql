@@ -12,6 +12,8 @@ create table backlog_standings (
     -- Whose a destination is; null for the others.
     tenant_id text,
     pending integer not null,
+    -- How many may be pending, as whoever counted them was told.
+    bound integer not null default 0,
     -- Since when events are refused, and how many were pending then; null: they
     -- are taken.
     refused_at integer,

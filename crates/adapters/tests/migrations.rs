@@ -100,6 +100,7 @@ fn the_dialects_have_the_same_tables_and_columns() {
         "outbox",
         "outbox_lanes",
         "outbox_rejected",
+        "outbox_rejected_tallies",
         "attempts_horizon",
         "events_timeless",
         // Of its parts no more than how they are kept is said.

@@ -17,7 +17,7 @@ use crate::event::{Audience, DEFAULT_CONTENT_TYPE, NewEvent, Timing};
 use crate::ids::{DestinationId, TenantId};
 use crate::time::Timestamp;
 
-/// What happened to one destination.
+/// What happened to one destination, or to a tenant as a whole.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OperationalEvent {
     /// Ascending.
@@ -26,8 +26,8 @@ pub struct OperationalEvent {
     pub created_at: Timestamp,
     /// [`OperationalType::as_str`].
     pub event_type: String,
-    /// About whom.
-    pub destination: DestinationId,
+    /// About whom, if not the tenant as a whole.
+    pub destination: Option<DestinationId>,
     /// Whose it is.
     pub tenant: TenantId,
     /// JSON, an object.
@@ -82,7 +82,8 @@ pub fn told<'a>(
     event: &OperationalEvent,
     all: &'a [OperationalDestination],
 ) -> Vec<&'a OperationalDestination> {
-    let about = all.iter().find(|one| one.destination == event.destination);
+    let is_it = |one: &&OperationalDestination| Some(one.destination) == event.destination;
+    let about = all.iter().find(is_it);
     let before = move |one: &OperationalDestination| about.is_none_or(|about| one.precedes(about));
     all.iter()
         .filter(|one| before(one) && one.wants(event))

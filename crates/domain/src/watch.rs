@@ -10,11 +10,17 @@
 //! Dead letters are told of in numbers, one piece of news in an interval.
 
 mod shortfall;
+mod tenants;
 mod tokens;
 
 use std::time::Duration;
 
 pub use shortfall::{Around, Shortfall, shortfall};
+pub use tenants::{
+    DEFAULT_SUCCESS_LEAST, DEFAULT_SUCCESS_PERCENT, DEFAULT_SUCCESS_WITHIN, FAR_PERCENT,
+    MAX_COUNTED_DESTINATIONS, MAX_SUCCESS_LEAST, MAX_SUCCESS_WITHIN, MIN_SUCCESS_WITHIN,
+    NEAR_PERCENT, RefusedFor, TenantAlerts, TenantSight, TenantWatch,
+};
 pub use tokens::tokens;
 
 use crate::health::FAILING_PERCENT;

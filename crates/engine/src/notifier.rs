@@ -130,11 +130,12 @@ impl Notifier {
 
 /// Operators are told by the log too. What workers find they log themselves.
 pub(crate) fn tell(told: &Told) {
-    let (destination, tenant) = (told.destination, told.tenant);
+    let destination = told.destination.map(tracing::field::display);
+    let tenant = told.tenant;
     let (event, details) = (told.news.event_type.as_str(), told.news.details.as_str());
     if told.news.event_type.is_good() {
-        tracing::info!(%destination, %tenant, event, details, "operational event");
+        tracing::info!(destination, %tenant, event, details, "operational event");
     } else {
-        tracing::warn!(%destination, %tenant, event, details, "operational event");
+        tracing::warn!(destination, %tenant, event, details, "operational event");
     }
 }

@@ -187,6 +187,10 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(destination_health::pause))
         .routes(routes!(destination_health::resume))
         .routes(routes!(operations::alerts, operations::change_alerts))
+        .routes(routes!(
+            operations::tenant_alerts,
+            operations::change_tenant_alerts
+        ))
         .routes(routes!(operations::register, operations::unregister))
         .routes(routes!(operations::list))
         .routes(routes!(operations::events))

@@ -112,7 +112,7 @@ struct NewsRow {
     id: i64,
     created_at: i64,
     event_type: String,
-    destination_id: Uuid,
+    destination_id: Option<Uuid>,
     tenant_id: Uuid,
     details: String,
     relayed: bool,

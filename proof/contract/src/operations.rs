@@ -15,14 +15,15 @@ use uuid::Uuid;
 
 use super::store::World;
 use engine::ports::{
-    AlertsChange, DEFAULT_TENANT, NextTry, Notices, Operations, OperationsBook, Outcome,
-    Registration, RelayedOperations, WatchRules, Watched,
+    AlertsChange, Backpressure, DEFAULT_TENANT, NextTry, Notices, Operations, OperationsBook,
+    Outcome, Registration, RelayedOperations, WatchRules, Watched,
 };
 
 pub mod books;
 pub mod notices;
 pub mod relaying;
 pub mod stopped;
+pub mod tenants;
 pub mod watching;
 
 /// A [`World`], and the ports of this suite on the same store.
@@ -34,6 +35,8 @@ pub struct OperationsWorld {
     pub book: Arc<dyn OperationsBook>,
     /// As whoever tells people sees it.
     pub notices: Arc<dyn Notices>,
+    /// As whoever takes events in sees it.
+    pub backpressure: Arc<dyn Backpressure>,
     dialect: Dialect,
 }
 
@@ -63,14 +66,15 @@ impl OperationsWorld {
     /// The world of a store, with these ports of the same store.
     pub fn new(
         world: World,
-        store: Arc<impl Operations + OperationsBook + Notices + 'static>,
+        store: Arc<impl Operations + OperationsBook + Notices + Backpressure + 'static>,
         dialect: Dialect,
     ) -> Self {
         Self {
             world,
             operations: Arc::clone(&store) as _,
             book: Arc::clone(&store) as _,
-            notices: store,
+            notices: Arc::clone(&store) as _,
+            backpressure: store,
             dialect,
         }
     }
@@ -147,6 +151,14 @@ macro_rules! operations_contract {
             a_tenant_has_so_many_and_a_deleted_one_makes_room
             alerts_are_set_by_name
         );
+        $crate::operations_contract!(@module $world, tenants:
+            too_few_successes_are_told_of_once
+            nearly_as_many_destinations_as_it_may_have
+            a_backlog_that_is_nearly_refused_and_one_that_is
+            rejected_rows_are_told_of_in_numbers
+            a_round_of_tenants_goes_on_where_it_stopped
+            a_tenants_alerts_are_set_by_name
+        );
         $crate::operations_contract!(@module $world, notices:
             the_first_comes_at_once_and_the_rest_in_one
             a_digest_is_one_senders_until_its_lease_ends
@@ -174,6 +186,8 @@ const RULES: WatchRules = WatchRules {
     page: 1_000,
     looks: 100,
     counted: 100_000,
+    tenants_every: Duration::ZERO,
+    tenants: 100,
 };
 
 fn book(world: &OperationsWorld) -> &dyn OperationsBook {

@@ -16,6 +16,7 @@ use domain::time::Timestamp;
 use super::operations::OperationsWorld;
 use engine::ports::{
     AlertsChange, DEFAULT_TENANT, NextTry, Outcome, Outcomes, Tallied, Tallies, TallyRules,
+    TenantAlertsChange, Told, WatchRules,
 };
 
 /// An [`OperationsWorld`], and the tallies of the same store.
@@ -47,6 +48,7 @@ macro_rules! tallies_contract {
             a_turn_is_taken_by_one
             owners_are_told_who_fails_and_who_has_recovered
             a_threshold_of_its_own_decides
+            a_tenants_requests_are_counted_together
             what_is_old_is_deleted
         );
     };
@@ -381,7 +383,7 @@ pub async fn owners_are_told_who_fails_and_who_has_recovered(world: &TalliesWorl
         .recent_operational_events(Some(DEFAULT_TENANT), None, 10);
     let news = news.await.unwrap();
     assert_eq!(news.len(), 1);
-    assert_eq!(news[0].destination, destination);
+    assert_eq!(news[0].destination, Some(destination));
     let details = r#"{"answered":3,"failed":2,"in_a_row":"#;
     assert!(news[0].details.starts_with(details), "{}", news[0].details);
     world.send(destination, &[204; 3]).await;
@@ -417,6 +419,34 @@ pub async fn a_threshold_of_its_own_decides(world: &TalliesWorld) {
     assert_eq!(set(None).await, 50);
     world.send(destination, &[204; 4]).await;
     assert_eq!(world.told().await, [OperationalType::DestinationRecovered]);
+}
+
+/// Of all its destinations, so that the watch reads a few rows; a 429 is none of them.
+pub async fn a_tenants_requests_are_counted_together(world: &TalliesWorld) {
+    for statuses in [&[204, 500, 429][..], &[200, 503, 503]] {
+        let destination = world.destination().unlimited().create().await;
+        world.send(destination, statuses).await;
+    }
+    world.tally(&RULES).await;
+    world.tally(&RULES).await;
+    let change = TenantAlertsChange {
+        success_least: Some(Some(1)),
+        ..TenantAlertsChange::default()
+    };
+    let changed = world
+        .book
+        .change_tenant_alerts(DEFAULT_TENANT, &change)
+        .await;
+    changed.unwrap();
+    let watched = world
+        .operations
+        .watch(&WatchRules::default())
+        .await
+        .unwrap();
+    let low = |told: &&Told| told.news.event_type == OperationalType::SuccessLow;
+    let told = watched.news.iter().find(low).unwrap();
+    let details = r#"{"threshold":50,"answered":5,"failed":3,"seconds":3600}"#;
+    assert_eq!(told.news.details, details);
 }
 
 /// What nobody asks for any more.

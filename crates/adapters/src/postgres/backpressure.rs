@@ -81,7 +81,7 @@ async fn standings(
         at: began,
         took: now.since(began),
     };
-    write(&mut transaction, &after, &last).await?;
+    write(&mut transaction, &after, (&last, bounds)).await?;
     transaction.commit().await?;
     Ok(Counted {
         standings: after,
@@ -256,7 +256,7 @@ async fn limit(
 async fn write(
     connection: &mut PgConnection,
     standings: &[Standing],
-    last: &LastCount,
+    (last, bounds): (&LastCount, &BacklogBounds),
 ) -> Result<(), Failure> {
     let each = || standings.iter();
     let names = |one: &Standing| match one.whose {
@@ -270,19 +270,23 @@ async fn write(
         "-- standings: write
         insert into backlog_standings (
             scope, id, tenant_id, pending, refused_at, refused_pending, retry_after_ms,
-            counted_at, took_ms
+            counted_at, took_ms, bound
         )
         select n.scope, n.id, n.tenant_id, n.pending, from_micros(n.refused_at),
-            n.refused_pending, n.retry_after_ms, from_micros($8), $9
+            n.refused_pending, n.retry_after_ms, from_micros($8), $9,
+            n.bound
         from unnest(
             $1::text[], $2::uuid[], $3::uuid[], $4::bigint[], $5::bigint[], $6::bigint[],
-            $7::bigint[]
-        ) as n (scope, id, tenant_id, pending, refused_at, refused_pending, retry_after_ms)
+            $7::bigint[], $10::bigint[]
+        ) as n (
+            scope, id, tenant_id, pending, refused_at, refused_pending, retry_after_ms, bound
+        )
         on conflict (scope, id) do update
         set tenant_id = excluded.tenant_id, pending = excluded.pending,
             refused_at = excluded.refused_at, refused_pending = excluded.refused_pending,
             retry_after_ms = excluded.retry_after_ms, counted_at = excluded.counted_at,
-            took_ms = excluded.took_ms",
+            took_ms = excluded.took_ms,
+            bound = excluded.bound",
     )
     .bind(each().map(|one| names(one).0).collect::<Vec<_>>())
     .bind(each().map(|one| names(one).1).collect::<Vec<_>>())
@@ -305,6 +309,11 @@ async fn write(
     )
     .bind(last.at.as_micros())
     .bind(millis(last.took))
+    .bind(
+        each()
+            .map(|one| number(bounds.of(one.whose)))
+            .collect::<Vec<_>>(),
+    )
     .execute(&mut *connection)
     .await?;
     sqlx::query(

@@ -184,7 +184,7 @@ async fn record(
         allow(&mut transaction, id, after.allowed_per_minute).await?;
     }
     let told = after.news(&before).map(|event_type| Told {
-        destination: id,
+        destination: Some(id),
         tenant: TenantId(row.tenant_id),
         news: News {
             event_type,
@@ -266,7 +266,7 @@ async fn note(connection: &mut PgConnection, told: &Told) -> Result<(), Failure>
         values ($1, $2, $3, $4)",
     )
     .bind(told.news.event_type.as_str())
-    .bind(told.destination.0)
+    .bind(told.destination.map(|id| id.0))
     .bind(told.tenant.0)
     .bind(&told.news.details)
     .execute(connection)

@@ -192,7 +192,7 @@ async fn operational_events(
     after: i64,
     limit: u32,
 ) -> Result<Vec<OperationalEvent>, Failure> {
-    let rows: Vec<(i64, i64, String, Uuid, Uuid, String)> = sqlx::query_as(
+    let rows: Vec<(i64, i64, String, Option<Uuid>, Uuid, String)> = sqlx::query_as(
         "-- operational_events
         select o.id, micros(o.created_at), o.event_type, o.destination_id, o.tenant_id, o.details
         from operational_events o
@@ -208,7 +208,7 @@ async fn operational_events(
         id,
         created_at: Timestamp::from_micros(at),
         event_type,
-        destination: DestinationId(destination),
+        destination: Option::map(destination, DestinationId),
         tenant: TenantId(tenant),
         details,
     };

@@ -54,7 +54,7 @@ pub(super) struct Row {
     id: i64,
     created_at: i64,
     event_type: String,
-    destination_id: Uuid,
+    destination_id: Option<Uuid>,
     tenant_id: Uuid,
     details: String,
 }
@@ -65,7 +65,7 @@ impl From<Row> for OperationalEvent {
             id: row.id,
             created_at: Timestamp::from_micros(row.created_at),
             event_type: row.event_type,
-            destination: DestinationId(row.destination_id),
+            destination: row.destination_id.map(DestinationId),
             tenant: TenantId(row.tenant_id),
             details: row.details,
         }

@@ -10,7 +10,8 @@ use domain::time::Timestamp;
 use domain::watch::AlertSettings;
 use engine::ports::{
     AlertsChange, AlertsView, CatalogError, MAX_OPERATIONAL, NewNoticeAddress, Operations,
-    OperationsBook, Registration, RelayedOperations, StoreError, WatchRules, Watched,
+    OperationsBook, Registration, RelayedOperations, StoreError, TenantAlertsChange,
+    TenantAlertsView, WatchRules, Watched,
 };
 use sqlx::PgPool;
 use uuid::Uuid;
@@ -116,6 +117,21 @@ impl OperationsBook for PostgresStore {
         let change = || change_alerts(&self.pool, tenant, destination, change);
         match retried(change).await? {
             0 => Err(CatalogError::NotFound("destination")),
+            _ => Ok(()),
+        }
+    }
+
+    async fn tenant_alerts(&self, tenant: TenantId) -> Result<TenantAlertsView, CatalogError> {
+        Ok(retried(|| watch::tenants::alerts(&self.pool, tenant)).await?)
+    }
+
+    async fn change_tenant_alerts(
+        &self,
+        tenant: TenantId,
+        change: &TenantAlertsChange,
+    ) -> Result<(), CatalogError> {
+        match retried(|| watch::tenants::change(&self.pool, tenant, change)).await? {
+            0 => Err(CatalogError::NotFound("tenant")),
             _ => Ok(()),
         }
     }

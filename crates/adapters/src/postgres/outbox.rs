@@ -285,19 +285,28 @@ async fn reject(connection: &mut PgConnection, rows: &[(i64, String)]) -> Result
         return Ok(());
     }
     sqlx::query(
+        // Of no tenant that there is, the installation's own is told.
         "-- relay: reject
-        insert into outbox_rejected (
-            position, event_id, tenant_id, destination_id, event_type, content_type, payload,
-            payload_bytes, deliver_at, expires_at, created_at, reason
+        with rejected as (
+            insert into outbox_rejected (
+                position, event_id, tenant_id, destination_id, event_type, content_type, payload,
+                payload_bytes, deliver_at, expires_at, created_at, reason
+            )
+            select o.position, o.event_id, o.tenant_id, o.destination_id, o.event_type,
+                o.content_type, o.payload, o.payload_bytes, o.deliver_at, o.expires_at,
+                o.created_at, n.reason
+            from unnest($1::bigint[], $2::text[]) as n (position, reason)
+            join outbox o on o.position = n.position
+            returning tenant_id
         )
-        select o.position, o.event_id, o.tenant_id, o.destination_id, o.event_type,
-            o.content_type, o.payload, o.payload_bytes, o.deliver_at, o.expires_at,
-            o.created_at, n.reason
-        from unnest($1::bigint[], $2::text[]) as n (position, reason)
-        join outbox o on o.position = n.position",
+        insert into outbox_rejected_tallies (tenant_id, rejected)
+        select coalesce(n.id, $3), count(*)
+        from rejected r left join tenants n on n.id = r.tenant_id
+        group by 1",
     )
     .bind(rows.iter().map(|row| row.0).collect::<Vec<_>>())
     .bind(rows.iter().map(|row| row.1.as_str()).collect::<Vec<_>>())
+    .bind(DEFAULT_TENANT.0)
     .execute(connection)
     .await?;
     Ok(())

@@ -21,7 +21,7 @@ use super::PostgresStore;
 use super::failure::{Failure, retried};
 use super::overview::{answers, now};
 use super::rows::{count, time};
-use super::watch::note;
+use super::watch::{note, tenants};
 
 #[async_trait]
 impl Tallies for PostgresStore {
@@ -72,6 +72,7 @@ async fn step(pool: &PgPool, rules: &TallyRules) -> Result<Tallied, Failure> {
     write(&mut transaction, &passed).await?;
     note(&mut transaction, &news).await?;
     trim(&mut transaction, now, rules.trimmed).await?;
+    tenants::trim(&mut transaction, now, rules.trimmed).await?;
     // At the end of a round that leaves something the next one begins soon.
     let is_cut = is_cut || was_cut;
     let pause = if more || is_cut {
@@ -293,6 +294,7 @@ async fn add(
         of.insert(one.id, one);
     }
     let mut slots: BTreeMap<(Uuid, Slot, i64), Tally> = BTreeMap::new();
+    let mut of_tenants: BTreeMap<(Uuid, i64), Tally> = BTreeMap::new();
     let mut counted = 0;
     for row in &rows {
         let tally = tally([row.succeeded, row.failed, row.refused, row.unknown]);
@@ -303,6 +305,10 @@ async fn add(
             *slots.entry(key).or_default() += tally;
         }
         if let Some(one) = of.get_mut(&row.id) {
+            if tally.requests() > 0 {
+                let key = (one.tenant_id, row.ends_at);
+                *of_tenants.entry(key).or_default() += tally;
+            }
             one.until = row.until;
             if row.last_failed_at > one.last_failed_at {
                 one.last_failed_at = row.last_failed_at;
@@ -310,7 +316,8 @@ async fn add(
             }
         }
     }
-    add_slots(connection, slots).await?;
+    add_slots(&mut *connection, slots).await?;
+    tenants::add(connection, of_tenants).await?;
     Ok((counted, rows.iter().any(|row| row.is_cut)))
 }
 
@@ -405,7 +412,7 @@ async fn look(
         one.failing_since = failing.map(|failing| failing.since.as_micros());
         one.failing_told = failing.is_some_and(|failing| failing.told);
         news.extend(told.map(|news| Told {
-            destination: DestinationId(one.id),
+            destination: Some(DestinationId(one.id)),
             tenant: TenantId(one.tenant_id),
             news,
         }));

@@ -5,6 +5,7 @@
 //! committed together.
 
 mod rows;
+pub(super) mod tenants;
 
 use std::time::Duration;
 
@@ -53,7 +54,9 @@ pub(super) async fn step(pool: &PgPool, rules: &WatchRules) -> Result<Watched, F
     }
     rows::write(&mut transaction, &page, rules, now).await?;
     note(&mut transaction, &news).await?;
-    let pause = match more || more_died {
+    let (of_tenants, more_tenants) = tenants::step(&mut transaction, rules).await?;
+    news.extend(of_tenants);
+    let pause = match more || more_died || more_tenants {
         true => rules.pace,
         false => rules.every,
     };
@@ -253,7 +256,6 @@ pub(super) async fn note(connection: &mut PgConnection, news: &[Told]) -> Result
     if news.is_empty() {
         return Ok(());
     }
-    let of = |column: fn(&Told) -> Uuid| news.iter().map(column).collect::<Vec<_>>();
     sqlx::query(
         "-- watch: note
         insert into operational_events (event_type, destination_id, tenant_id, details)
@@ -266,8 +268,12 @@ pub(super) async fn note(connection: &mut PgConnection, news: &[Told]) -> Result
             .map(|one| one.news.event_type.as_str())
             .collect::<Vec<_>>(),
     )
-    .bind(of(|one| one.destination.0))
-    .bind(of(|one| one.tenant.0))
+    .bind(
+        news.iter()
+            .map(|one| one.destination.map(|id| id.0))
+            .collect::<Vec<_>>(),
+    )
+    .bind(news.iter().map(|one| one.tenant.0).collect::<Vec<_>>())
     .bind(
         news.iter()
             .map(|one| one.news.details.as_str())
@@ -281,7 +287,7 @@ pub(super) async fn note(connection: &mut PgConnection, news: &[Told]) -> Result
 /// News of a destination.
 fn told(id: Uuid, tenant: Uuid, news: domain::watch::News) -> Told {
     Told {
-        destination: DestinationId(id),
+        destination: Some(DestinationId(id)),
         tenant: TenantId(tenant),
         news,
     }

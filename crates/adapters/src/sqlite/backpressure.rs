@@ -55,8 +55,8 @@ const WRITE: &str = "
     -- standings: write
     insert into backlog_standings
         (scope, id, tenant_id, pending, refused_at, refused_pending, retry_after_ms, counted_at,
-        took_ms)
-    values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
+        took_ms, bound)
+    values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
 
 #[async_trait]
 impl Backpressure for SqliteStore {
@@ -92,8 +92,9 @@ impl Backpressure for SqliteStore {
             at: began,
             took: clock().since(began),
         };
-        let told = standings.clone();
-        self.write(move |tx, _| write(tx, &told, &last)).await?;
+        let (told, bounds) = (standings.clone(), *bounds);
+        let step = move |tx: &Transaction<'_>, _| write(tx, &told, (&last, &bounds));
+        self.write(step).await?;
         Ok(Counted {
             standings,
             age: clock().since(began),
@@ -234,7 +235,11 @@ fn limit(
     })
 }
 
-fn write(tx: &Transaction<'_>, standings: &[Standing], last: &LastCount) -> Result<(), Fault> {
+fn write(
+    tx: &Transaction<'_>,
+    standings: &[Standing],
+    (last, bounds): (&LastCount, &BacklogBounds),
+) -> Result<(), Fault> {
     let number = |pending: u64| i64::try_from(pending).unwrap_or(i64::MAX);
     let millis = |long: Duration| i64::try_from(long.as_millis()).unwrap_or(i64::MAX);
     execute(tx, CLEAR, [])?;
@@ -254,6 +259,7 @@ fn write(tx: &Transaction<'_>, standings: &[Standing], last: &LastCount) -> Resu
             millis(one.retry_after),
             last.at.as_micros(),
             millis(last.took),
+            number(bounds.of(one.whose)),
         ];
         execute(tx, WRITE, row)?;
     }

@@ -178,7 +178,7 @@ fn record(
     Ok(HandshakeRecorded {
         changed,
         told: news.map(|news| Told {
-            destination,
+            destination: Some(destination),
             tenant,
             news,
         }),

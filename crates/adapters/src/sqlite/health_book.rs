@@ -12,7 +12,7 @@ use rusqlite::{Connection, Transaction};
 
 use super::destinations::{dated, not_found, read};
 use super::fault::Fault;
-use super::rows::{all, execute, first, time, word};
+use super::rows::{all, execute, first, maybe_word, time, word};
 use super::{SqliteStore, health, managers};
 
 const FIND: &str = "
@@ -161,7 +161,7 @@ fn events(tx: &Transaction<'_>, after: i64, limit: u32) -> Result<Vec<Operationa
             id: row.get(0)?,
             created_at: time(row, 1)?,
             event_type: row.get(2)?,
-            destination: word(row, 3, ("operational_events", "destination_id"))?,
+            destination: maybe_word(row, 3, ("operational_events", "destination_id"))?,
             tenant: word(row, 4, ("operational_events", "tenant_id"))?,
             details: row.get(5)?,
         })

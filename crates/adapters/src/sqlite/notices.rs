@@ -17,7 +17,7 @@ use rusqlite::{Connection, Row, Transaction};
 
 use super::SqliteStore;
 use super::fault::Fault;
-use super::rows::{all, execute, first, time, word};
+use super::rows::{all, execute, first, maybe_word, time, word};
 
 const TABLE: &str = "notice_addresses";
 
@@ -308,7 +308,7 @@ fn line(row: &Row<'_>) -> Result<Line, Fault> {
         id: row.get(0)?,
         at: time(row, 1)?,
         event_type: row.get(2)?,
-        destination: word(row, 3, ("operational_events", "destination_id"))?,
+        destination: maybe_word(row, 3, ("operational_events", "destination_id"))?,
         name: row.get(4)?,
         tenant: row.get(5)?,
         details: row.get(6)?,

@@ -19,7 +19,7 @@ use super::destinations::not_found;
 use super::fault::Fault;
 use super::ingest;
 use super::notices;
-use super::rows::{all, execute, first, time, word};
+use super::rows::{all, execute, first, maybe_word, time, word};
 
 const TO_RELAY: &str = "
     -- relay_operational_events: those that were not relayed yet
@@ -132,7 +132,7 @@ fn event(row: &Row<'_>) -> Result<OperationalEvent, Fault> {
         id: row.get(0)?,
         created_at: time(row, 1)?,
         event_type: row.get(2)?,
-        destination: word(row, 3, ("operational_events", "destination_id"))?,
+        destination: maybe_word(row, 3, ("operational_events", "destination_id"))?,
         tenant: word(row, 4, ("operational_events", "tenant_id"))?,
         details: row.get(5)?,
     })

@@ -8,7 +8,8 @@ use domain::notices::NoticeAddress;
 use domain::operations::{OperationalDestination, OperationalEvent};
 use engine::ports::{
     AlertsChange, AlertsView, CatalogError, NewNoticeAddress, Operations, OperationsBook,
-    Registration, RelayedOperations, StoreError, WatchRules, Watched,
+    Registration, RelayedOperations, StoreError, TenantAlertsChange, TenantAlertsView, WatchRules,
+    Watched,
 };
 use rusqlite::Transaction;
 
@@ -146,6 +147,23 @@ impl OperationsBook for SqliteStore {
                 0 => Err(not_found()),
                 _ => Ok(()),
             })
+            .await?)
+    }
+
+    async fn tenant_alerts(&self, tenant: TenantId) -> Result<TenantAlertsView, CatalogError> {
+        Ok(self
+            .read(move |tx| watch::tenants::alerts(tx, tenant))
+            .await?)
+    }
+
+    async fn change_tenant_alerts(
+        &self,
+        tenant: TenantId,
+        change: &TenantAlertsChange,
+    ) -> Result<(), CatalogError> {
+        let change = *change;
+        Ok(self
+            .write(move |tx, _| watch::tenants::change(tx, tenant, &change))
             .await?)
     }
 }

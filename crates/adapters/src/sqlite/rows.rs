@@ -25,6 +25,16 @@ where
     parse(&text, place)
 }
 
+/// A column of such a type that may be null.
+pub(super) fn maybe_word<T>(row: &Row<'_>, index: usize, place: Place) -> Result<Option<T>, Fault>
+where
+    T: FromStr,
+    T::Err: Display,
+{
+    let text: Option<String> = row.get(index)?;
+    text.map(|text| parse(&text, place)).transpose()
+}
+
 /// Parses such a text.
 pub(super) fn parse<T>(text: &str, (table, column): Place) -> Result<T, Fault>
 where

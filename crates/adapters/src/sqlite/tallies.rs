@@ -20,7 +20,7 @@ use super::SqliteStore;
 use super::fault::Fault;
 use super::overview::answers;
 use super::rows::{all, execute, first, maybe_time, parse, time, word};
-use super::watch::note;
+use super::watch::{note, tenants};
 
 /// Destinations that one step looks at, whatever the rules say.
 const MAX_LOOKS: u32 = 50;
@@ -179,6 +179,7 @@ fn step(tx: &Transaction<'_>, now: Timestamp, rules: &TallyRules) -> Result<Tall
         let before = (now - slot.kept()).as_micros();
         execute(tx, TRIM, (slot.as_str(), before, rules.trimmed))?;
     }
+    tenants::trim(tx, now, rules.trimmed)?;
     // At the end of a round that leaves something the next one begins soon.
     let next = last.filter(|_| tallied.more);
     let leaves = is_cut && tallied.more;
@@ -287,6 +288,9 @@ impl Passed {
                 number(tally.unknown),
             );
             execute(tx, ADD, row)?;
+            if slot == Slot::Minutes {
+                tenants::add(tx, &self.tenant, (ends_at, &tally))?;
+            }
         }
         Ok((counted, full))
     }
@@ -311,7 +315,7 @@ impl Passed {
             return Ok(None);
         };
         Ok(Some(Told {
-            destination: parse::<DestinationId>(&self.key, ("destinations", "id"))?,
+            destination: Some(parse::<DestinationId>(&self.key, ("destinations", "id"))?),
             tenant: parse::<TenantId>(&self.tenant, ("destinations", "tenant_id"))?,
             news,
         }))

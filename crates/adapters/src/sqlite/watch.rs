@@ -4,6 +4,7 @@
 //! few destinations are looked at, and backlogs counted a little way.
 
 mod rows;
+pub(super) mod tenants;
 
 use domain::time::{Timestamp, micros};
 use domain::watch::{Around, Sight, is_looked_at, shortfall};
@@ -116,11 +117,13 @@ pub(super) fn step(
         last = Some(key);
     }
     watched.more = round.has_more();
+    let (of_tenants, more_tenants) = tenants::step(tx, now, rules)?;
+    watched.news.extend(of_tenants);
     for told in &watched.news {
         note(tx, now, told)?;
     }
     let next = last.filter(|_| watched.more);
-    let pause = match watched.more || more_died {
+    let pause = match watched.more || more_died || more_tenants {
         true => rules.pace,
         false => rules.every,
     };
@@ -230,7 +233,7 @@ fn look(
 pub(super) fn note(tx: &Transaction<'_>, now: Timestamp, told: &Told) -> Result<(), Fault> {
     let row = (
         told.news.event_type.as_str(),
-        told.destination.to_string(),
+        told.destination.map(|id| id.to_string()),
         told.tenant.to_string(),
         &told.news.details,
         now.as_micros(),

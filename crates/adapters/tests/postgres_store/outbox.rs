@@ -9,8 +9,9 @@ use std::time::Duration;
 use adapters::in_process::InProcessSchedule;
 use adapters::postgres::{PostgresOptions, PostgresStore};
 use domain::ids::DestinationId;
+use domain::operations::OperationalType;
 use domain::policy::LimitSettings;
-use engine::ports::{DEFAULT_TENANT, Lane, Outbox};
+use engine::ports::{DEFAULT_TENANT, Lane, Operations as _, Outbox, WatchRules};
 use engine::relay::{Relay, RelayOptions};
 use sqlx::{Connection, PgConnection};
 use tokio_util::sync::CancellationToken;
@@ -451,4 +452,11 @@ async fn a_row_says_when_its_event_is_sent() {
     let ahead = "deliver_at: must be at most 30 days ahead";
     let over = "expires_at: must be in the future";
     assert_eq!(reasons.await, [ahead, ahead, over, over]);
+    // Operators are told how many.
+    let watched = database.store.watch(&WatchRules::default()).await.unwrap();
+    let [told] = &watched.news[..] else {
+        panic!("{watched:?}")
+    };
+    assert_eq!(told.news.event_type, OperationalType::OutboxRejected);
+    assert_eq!(told.news.details, r#"{"count":4,"since":null}"#);
 }

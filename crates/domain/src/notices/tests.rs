@@ -21,7 +21,7 @@ fn event(id: i64, tenant: u128) -> OperationalEvent {
         id,
         created_at: Timestamp::from_millis(1_700_000_000_000),
         event_type: "breaker_opened".to_owned(),
-        destination: DestinationId(Uuid::from_u128(9)),
+        destination: Some(DestinationId(Uuid::from_u128(9))),
         tenant: TenantId(Uuid::from_u128(tenant)),
         details: "{}".to_owned(),
     }
@@ -32,7 +32,7 @@ fn line(id: i64, name: &str) -> Line {
         id,
         at: Timestamp::from_millis(1_700_000_000_000),
         event_type: "dead_letters".to_owned(),
-        destination: DestinationId(Uuid::from_u128(9)),
+        destination: Some(DestinationId(Uuid::from_u128(9))),
         name: name.to_owned(),
         tenant: "acme".to_owned(),
         details: r#"{"count":4,"since":null,"last_status":"gone"}"#.to_owned(),
@@ -86,6 +86,24 @@ This address is told of one tenant's destinations, at most once in 10 minutes.
 To end it: paceline operations remove-address 00000000-0000-0000-0000-000000000001
 ";
     assert_eq!(written.text, expected);
+}
+
+#[test]
+fn what_concerns_a_tenant_names_it_and_leads_to_no_destination() {
+    let of_tenant = Line {
+        destination: None,
+        ..line(7, "")
+    };
+    let digest = Digest {
+        counts: vec![("dead_letters".to_owned(), 1)],
+        newest: vec![of_tenant],
+        more: false,
+    };
+    let to = address(1, OperationalScope::Tenant, 1);
+    let written = digest.written(&to, Some("https://hooks.example.com"));
+    assert_eq!(written.subject, "[Paceline] tenant acme: dead letters");
+    assert!(written.text.starts_with("tenant acme: dead letters\n"));
+    assert!(!written.text.contains("/dashboard/"), "{}", written.text);
 }
 
 #[test]

@@ -33,8 +33,8 @@ pub struct Line {
     pub at: Timestamp,
     /// What happened.
     pub event_type: String,
-    /// About whom.
-    pub destination: DestinationId,
+    /// About whom, if not the tenant as a whole.
+    pub destination: Option<DestinationId>,
     /// What people call it; empty where it has no name or is forgotten.
     pub name: String,
     /// The name of its tenant, the same way.
@@ -108,17 +108,19 @@ impl Digest {
 
 impl Line {
     fn who(&self) -> String {
-        match self.name.trim() {
-            "" => self.destination.to_string(),
-            name => plain(name),
+        match (self.name.trim(), self.destination, self.tenant.trim()) {
+            ("", Some(id), _) => id.to_string(),
+            ("", None, "") => "a tenant".to_owned(),
+            ("", None, tenant) => format!("tenant {}", plain(tenant)),
+            (name, ..) => plain(name),
         }
     }
 
     fn write(&self, text: &mut String, pages: Option<&str>) {
         let (what, who) = (words(&self.event_type), self.who());
-        let of_tenant = match self.tenant.trim() {
-            "" => String::new(),
-            tenant => format!(" (tenant {})", plain(tenant)),
+        let of_tenant = match (self.destination, self.tenant.trim()) {
+            (None, _) | (_, "") => String::new(),
+            (_, tenant) => format!(" (tenant {})", plain(tenant)),
         };
         let at = rfc3339(self.at);
         let _ = writeln!(text, "{who}{of_tenant}: {what}\n  at {at}");
@@ -131,8 +133,7 @@ impl Line {
             };
             let _ = writeln!(text, "  {}: {value}", words(name));
         }
-        if let Some(pages) = pages {
-            let id = self.destination;
+        if let (Some(pages), Some(id)) = (pages, self.destination) {
             let _ = writeln!(text, "  {pages}/dashboard/destinations/{id}");
         }
         text.push('\n');

@@ -7,8 +7,8 @@ use super::OperationalEvent;
 use crate::ids::{DestinationId, EventId};
 use crate::time::Timestamp;
 
-/// The body. `data` names the news, the destination that they are about and
-/// its tenant, and then says what their type has to say.
+/// The body. `data` names the news, the destination that they are about (`null`
+/// where it is the tenant) and its tenant, and then says what their type has to say.
 #[must_use]
 pub fn payload(event: &OperationalEvent) -> String {
     let OperationalEvent {
@@ -19,6 +19,7 @@ pub fn payload(event: &OperationalEvent) -> String {
         ..
     } = event;
     let timestamp = rfc3339(event.created_at);
+    let destination = destination.map_or("null".to_owned(), |id| format!("\"{id}\""));
     // Ours, and an object: what follows the brace is empty or begins with a name.
     let details = event.details.trim();
     let details = (details.strip_prefix('{'))
@@ -27,7 +28,7 @@ pub fn payload(event: &OperationalEvent) -> String {
         .trim();
     let comma = if details.is_empty() { "" } else { "," };
     format!(
-        r#"{{"type":"{event_type}","timestamp":"{timestamp}","data":{{"operational_event_id":{id},"destination_id":"{destination}","tenant_id":"{tenant}"{comma}{details}}}}}"#
+        r#"{{"type":"{event_type}","timestamp":"{timestamp}","data":{{"operational_event_id":{id},"destination_id":{destination},"tenant_id":"{tenant}"{comma}{details}}}}}"#
     )
 }
 

@@ -16,7 +16,7 @@ fn news(about: DestinationId, tenant: TenantId) -> OperationalEvent {
         id: 7,
         created_at: Timestamp::from_millis(1_700_000_000_000),
         event_type: "breaker_opened".to_owned(),
-        destination: about,
+        destination: Some(about),
         tenant,
         details: r#"{"failures":20}"#.to_owned(),
     }
@@ -84,11 +84,34 @@ fn a_payload_is_a_type_a_time_and_what_happened() {
         ..news(destination(1), tenant(1))
     };
     assert!(payload(&bare).ends_with(r#""tenant_id":"00000000-0000-0000-0000-000000000001"}}"#));
+    let of_tenant = OperationalEvent {
+        destination: None,
+        ..news(destination(1), tenant(1))
+    };
+    assert!(payload(&of_tenant).contains(r#","destination_id":null,"tenant_id":"#));
     let nested = OperationalEvent {
         details: r#"{"of":{"a":{}}}"#.to_owned(),
         ..news(destination(1), tenant(1))
     };
     assert!(payload(&nested).ends_with(r#","of":{"a":{}}}}"#));
+}
+
+#[test]
+fn news_of_a_tenant_go_to_all_who_are_told_of_it() {
+    let all = [
+        one(1, 1, OperationalScope::Tenant),
+        one(2, 2, OperationalScope::Tenant),
+        one(3, 1, OperationalScope::Installation),
+    ];
+    let event = OperationalEvent {
+        destination: None,
+        ..news(destination(1), tenant(1))
+    };
+    let to: Vec<_> = told(&event, &all)
+        .iter()
+        .map(|one| one.destination)
+        .collect();
+    assert_eq!(to, [destination(1), destination(3)]);
 }
 
 #[test]

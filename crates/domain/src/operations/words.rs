@@ -40,11 +40,29 @@ pub enum OperationalType {
     HandshakeRefused,
     /// It does now.
     HandshakeAllowed,
+    /// Too few of a tenant's requests succeed.
+    SuccessLow,
+    /// Enough do again.
+    SuccessNormal,
+    /// A tenant has nearly as many destinations as it may have.
+    DestinationsHigh,
+    /// It has fewer again.
+    DestinationsNormal,
+    /// A tenant's backlog is nearly so long that its events are refused.
+    TenantBacklogHigh,
+    /// It is shorter again.
+    TenantBacklogNormal,
+    /// A tenant's events are refused, because too many wait.
+    IngestRefused,
+    /// They are taken again.
+    IngestAccepted,
+    /// Rows of a tenant's outbox could not be events.
+    OutboxRejected,
 }
 
 impl OperationalType {
     /// All of them.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 24] = [
         Self::DestinationDisabled,
         Self::DestinationDisabledSoon,
         Self::BreakerOpened,
@@ -60,6 +78,15 @@ impl OperationalType {
         Self::LimitsDecided,
         Self::HandshakeRefused,
         Self::HandshakeAllowed,
+        Self::SuccessLow,
+        Self::SuccessNormal,
+        Self::DestinationsHigh,
+        Self::DestinationsNormal,
+        Self::TenantBacklogHigh,
+        Self::TenantBacklogNormal,
+        Self::IngestRefused,
+        Self::IngestAccepted,
+        Self::OutboxRejected,
     ];
 
     /// The word.
@@ -81,6 +108,15 @@ impl OperationalType {
             Self::LimitsDecided => "limits_decided",
             Self::HandshakeRefused => "handshake_refused",
             Self::HandshakeAllowed => "handshake_allowed",
+            Self::SuccessLow => "success_low",
+            Self::SuccessNormal => "success_normal",
+            Self::DestinationsHigh => "destinations_high",
+            Self::DestinationsNormal => "destinations_normal",
+            Self::TenantBacklogHigh => "tenant_backlog_high",
+            Self::TenantBacklogNormal => "tenant_backlog_normal",
+            Self::IngestRefused => "ingest_refused",
+            Self::IngestAccepted => "ingest_accepted",
+            Self::OutboxRejected => "outbox_rejected",
         }
     }
 
@@ -94,6 +130,10 @@ impl OperationalType {
                 | Self::UnderDeliveryEnded
                 | Self::DestinationRecovered
                 | Self::HandshakeAllowed
+                | Self::SuccessNormal
+                | Self::DestinationsNormal
+                | Self::TenantBacklogNormal
+                | Self::IngestAccepted
         )
     }
 }

@@ -10,7 +10,7 @@ use domain::operations::{
     OperationalDestination, OperationalEvent, OperationalScope, OperationalType,
 };
 use domain::time::Timestamp;
-use domain::watch::{AlertSettings, Watch};
+use domain::watch::{AlertSettings, TenantAlerts, TenantWatch, Watch};
 
 use super::error::{CatalogError, StoreError};
 use super::notices::NewNoticeAddress;
@@ -33,11 +33,13 @@ pub trait Operations: Send + Sync {
     /// destinations that have due work or something that is remembered of
     /// them ([`domain::watch`]); what operators must know is written down in
     /// the same transaction. A step that is not due, or that somebody else is
-    /// taking, does nothing.
+    /// taking, does nothing. It looks at a few tenants as well, in a round of
+    /// their own, and adds up rows of the outbox that were rejected.
     ///
     /// Costs two index probes for each destination with work, and for those
     /// that fall behind as much as one admission does, and a count up to the
-    /// threshold; all that bounded for one step.
+    /// threshold; all that bounded for one step. A tenant costs a few probes,
+    /// its slots of the time that is set, and a count of its destinations.
     async fn watch(&self, rules: &WatchRules) -> Result<Watched, StoreError>;
 
     /// Deletes operational events that were relayed and are older than `kept`,
@@ -115,6 +117,38 @@ pub trait OperationsBook: Send + Sync {
         destination: DestinationId,
         change: &AlertsChange,
     ) -> Result<(), CatalogError>;
+
+    /// A tenant's own alerts, and what is the case now.
+    async fn tenant_alerts(&self, tenant: TenantId) -> Result<TenantAlertsView, CatalogError>;
+
+    /// Sets what `change` names and leaves the rest. In force from the next
+    /// look on.
+    async fn change_tenant_alerts(
+        &self,
+        tenant: TenantId,
+        change: &TenantAlertsChange,
+    ) -> Result<(), CatalogError>;
+}
+
+/// The alerts of a tenant as a whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct TenantAlertsView {
+    /// When operators are told.
+    pub settings: TenantAlerts,
+    /// What is remembered of it.
+    pub watch: TenantWatch,
+}
+
+/// What to change of a tenant's alerts: the outer `None` leaves it as it is, the
+/// inner sets the default.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct TenantAlertsChange {
+    /// When fewer of a hundred answers are successes; 0 for never.
+    pub success_percent: Option<Option<u32>>,
+    /// Of the answers within so many seconds.
+    pub success_seconds: Option<Option<u32>>,
+    /// If there are so many.
+    pub success_least: Option<Option<u32>>,
 }
 
 /// The most operational destinations that one tenant has: every piece of news
@@ -144,6 +178,10 @@ pub struct WatchRules {
     /// How far one step counts backlogs, all of them together; one more may
     /// be begun.
     pub counted: u32,
+    /// Between the end of one round of the tenants and the beginning of the next.
+    pub tenants_every: Duration,
+    /// Tenants that one step looks at. Destinations are counted like backlogs.
+    pub tenants: u32,
 }
 
 impl Default for WatchRules {
@@ -156,6 +194,8 @@ impl Default for WatchRules {
             page: 1_000,
             looks: 100,
             counted: 200_000,
+            tenants_every: Duration::from_secs(60),
+            tenants: 50,
         }
     }
 }
@@ -186,11 +226,11 @@ pub struct Watched {
     pub news: Vec<Told>,
 }
 
-/// Something that operators must know of a destination.
+/// Something that operators must know of a destination, or of a tenant as a whole.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Told {
-    /// Whose.
-    pub destination: DestinationId,
+    /// Whose, if not the tenant's.
+    pub destination: Option<DestinationId>,
     /// Its tenant.
     pub tenant: TenantId,
     /// What.

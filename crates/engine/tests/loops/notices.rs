@@ -84,7 +84,7 @@ fn claimed(number: i64, form: NoticeForm, failures: u32) -> ClaimedDigest {
                 id: number,
                 at: Timestamp::from_millis(1),
                 event_type: "dead_letters".to_owned(),
-                destination: DestinationId(Uuid::from_u128(3)),
+                destination: Some(DestinationId(Uuid::from_u128(3))),
                 name: format!("shop {number}"),
                 tenant: String::new(),
                 details: "{}".to_owned(),

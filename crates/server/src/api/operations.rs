@@ -1,5 +1,5 @@
-//! `/v1/operational-destinations`, `/v1/operational-events` and
-//! `/v1/destinations/{id}/alerts`.
+//! `/v1/operational-destinations`, `/v1/operational-events`,
+//! `/v1/destinations/{id}/alerts` and `/v1/alerts`.
 
 use axum::Json;
 use domain::access::Scope;
@@ -55,7 +55,7 @@ pub struct OperationalDestinations {
     pub operational_destinations: Vec<OperationalDestination>,
 }
 
-/// What operators must know of one destination.
+/// What operators must know of one destination, or of a tenant as a whole.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct OperationalEvent {
     /// Its id: later ones have larger.
@@ -67,13 +67,15 @@ pub struct OperationalEvent {
     /// When it came to be.
     #[schema(format = DateTime)]
     pub timestamp: String,
-    /// About whom.
-    pub destination_id: Uuid,
-    /// What people call it: its name, or its URL; empty once it is forgotten.
+    /// About whom; `null` where it is the tenant as a whole.
+    pub destination_id: Option<Uuid>,
+    /// What people call it: its name, or its URL; empty once it is forgotten, and of a
+    /// tenant as a whole.
     pub destination_name: String,
     /// Whose it is.
     pub tenant_id: Uuid,
-    /// That tenant's name; empty once the destination is forgotten.
+    /// That tenant's name; empty once the destination is forgotten, and of a tenant as
+    /// a whole.
     pub tenant_name: String,
     /// What its type has to say.
     #[schema(value_type = Object)]
@@ -174,6 +176,48 @@ pub struct ChangeAlerts {
     pub failing_percent: Option<Option<u32>>,
 }
 
+/// When operators are told of a tenant as a whole, and of what they were.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct TenantAlerts {
+    /// When fewer of a hundred answers are successes; 0 for never.
+    pub success_percent: u32,
+    /// Of the answers within so many seconds.
+    pub success_seconds: u64,
+    /// If there are so many.
+    pub success_least: u32,
+    /// Too few succeed since then. `null` if enough do.
+    #[schema(format = DateTime)]
+    pub success_low_since: Option<String>,
+    /// It has nearly as many destinations as it may have since then. `null` if not.
+    #[schema(format = DateTime)]
+    pub destinations_high_since: Option<String>,
+    /// Its backlog is nearly so long that events are refused since then. `null` if not.
+    #[schema(format = DateTime)]
+    pub backlog_high_since: Option<String>,
+    /// Its events are refused since then, because too many wait. `null` if not.
+    #[schema(format = DateTime)]
+    pub refused_since: Option<String>,
+}
+
+/// What to change of a tenant's alerts: what is absent stays, `null` sets the default.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ChangeTenantAlerts {
+    /// When fewer of a hundred answers are successes, a 429 being none; 0 for never. By
+    /// default 50, at most 100.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Option<u32>)]
+    pub success_percent: Option<Option<u32>>,
+    /// Of the answers within so many seconds. By default 3,600, 300 to 86,400.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Option<u32>)]
+    pub success_seconds: Option<Option<u32>>,
+    /// If there are so many. By default 20, 1 to 1,000,000.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Option<u32>)]
+    pub success_least: Option<Option<u32>>,
+}
+
 pub(super) fn scope() -> Object {
     text::words([OperationalScope::Tenant, OperationalScope::Installation].map(|one| one.as_str()))
 }
@@ -208,7 +252,7 @@ impl OperationalEvent {
             id: found.id,
             event_type: found.event_type,
             timestamp: text::time(found.created_at),
-            destination_id: found.destination.0,
+            destination_id: found.destination.map(|id| id.0),
             tenant_id: found.tenant.0,
             details: serde_json::from_str(&found.details).unwrap_or_default(),
         }
@@ -229,6 +273,21 @@ impl From<ports::AlertsView> for Alerts {
             under_delivery,
             failing_percent: found.settings.failing_percent,
             failing_since: found.failing_since.map(text::time),
+        }
+    }
+}
+
+impl From<ports::TenantAlertsView> for TenantAlerts {
+    fn from(found: ports::TenantAlertsView) -> Self {
+        let ports::TenantAlertsView { settings, watch } = found;
+        Self {
+            success_percent: settings.success_percent,
+            success_seconds: settings.success_within.as_secs(),
+            success_least: settings.success_least,
+            success_low_since: watch.success_low_since.map(text::time),
+            destinations_high_since: watch.destinations_high_since.map(text::time),
+            backlog_high_since: watch.backlog_high_since.map(text::time),
+            refused_since: watch.refused_since.map(text::time),
         }
     }
 }
@@ -329,7 +388,7 @@ pub(super) async fn events(
         })
         .await?;
     let named = |event: operations::OperationalEvent| {
-        let called = names.get(&event.destination);
+        let called = event.destination.and_then(|id| names.get(&id));
         OperationalEvent::of(event, called)
     };
     Ok(Json(OperationalEvents {
@@ -372,6 +431,40 @@ pub(super) async fn change_alerts(
     };
     let found = caller
         .run(|service| async move { service.change_alerts(id, change).await })
+        .await?;
+    Ok(Json(found.into()))
+}
+
+/// Look at the alerts of the tenant as a whole.
+#[utoipa::path(get, path = "/v1/alerts", operation_id = "show_tenant_alerts",
+    tag = "operations",
+    security(("key" = ["read"])), responses(
+    (status = 200, body = TenantAlerts),
+    (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn tenant_alerts(caller: Caller) -> Result<Json<TenantAlerts>, Problem> {
+    let found = caller
+        .run(|service| async move { service.tenant_alerts().await })
+        .await?;
+    Ok(Json(found.into()))
+}
+
+/// Change when operators are told of the tenant as a whole.
+#[utoipa::path(patch, path = "/v1/alerts", operation_id = "change_tenant_alerts",
+    tag = "operations",
+    security(("key" = ["manage"])), request_body = ChangeTenantAlerts,
+    responses((status = 200, body = TenantAlerts),
+    (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn change_tenant_alerts(
+    caller: Caller,
+    JsonBody(body): JsonBody<ChangeTenantAlerts>,
+) -> Result<Json<TenantAlerts>, Problem> {
+    let change = ports::TenantAlertsChange {
+        success_percent: body.success_percent,
+        success_seconds: body.success_seconds,
+        success_least: body.success_least,
+    };
+    let found = caller
+        .run(|service| async move { service.change_tenant_alerts(change).await })
         .await?;
     Ok(Json(found.into()))
 }

@@ -36,7 +36,7 @@ pub(super) async fn noted(
         let Some(last) = page.last() else { break };
         before = Some(last.id);
         let old = last.created_at < span.since - BEFORE;
-        let of_it = |event: &OperationalEvent| event.destination == destination.id;
+        let of_it = |event: &OperationalEvent| event.destination == Some(destination.id);
         events.extend(page.into_iter().filter(of_it));
         if old {
             break;

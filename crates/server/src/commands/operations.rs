@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use super::destination::Connection;
 use super::named::Named;
 use crate::api::operations::{
-    Alerts, OperationalDestination, OperationalDestinations, OperationalEvents,
+    Alerts, OperationalDestination, OperationalDestinations, OperationalEvents, TenantAlerts,
 };
 use crate::client::Client;
 use crate::output::{self, Format};
@@ -73,6 +73,47 @@ pub enum Command {
         #[command(flatten)]
         connection: Connection,
     },
+    /// Show the alerts of a tenant as a whole, or set when operators are told of it.
+    TenantAlerts {
+        #[command(flatten)]
+        settings: TenantAlertSettings,
+        #[command(flatten)]
+        connection: Connection,
+    },
+}
+
+/// What to change of a tenant's alerts.
+#[derive(Debug, Clone, Args)]
+pub struct TenantAlertSettings {
+    /// When fewer of a hundred answers are successes; 0 for never.
+    #[arg(long, value_name = "PERCENT")]
+    pub success: Option<u32>,
+
+    /// Of the answers within so long, such as `1h`; `5m` to `1day`.
+    #[arg(long, value_name = "DURATION", value_parser = crate::config::duration)]
+    pub within: Option<Duration>,
+
+    /// If there are so many.
+    #[arg(long, value_name = "COUNT")]
+    pub least: Option<u32>,
+}
+
+impl TenantAlertSettings {
+    fn json(&self) -> Map<String, Value> {
+        let seconds = self.within.map(|within| whole_seconds(within).into());
+        given([
+            ("success_percent", self.success.map(Value::from)),
+            ("success_seconds", seconds),
+            ("success_least", self.least.map(Value::from)),
+        ])
+    }
+}
+
+/// Those that are said.
+fn given<const N: usize>(fields: [(&str, Option<Value>); N]) -> Map<String, Value> {
+    (fields.into_iter())
+        .filter_map(|(name, value)| Some((name.to_owned(), value?)))
+        .collect()
 }
 
 /// What to change of alerts.
@@ -95,14 +136,11 @@ pub struct AlertSettings {
 impl AlertSettings {
     fn json(&self) -> Map<String, Value> {
         let seconds = self.under_delivery.map(|after| whole_seconds(after).into());
-        [
+        given([
             ("backlog", self.backlog.map(Value::from)),
             ("under_delivery_seconds", seconds),
             ("failing_percent", self.failing.map(Value::from)),
-        ]
-        .into_iter()
-        .filter_map(|(name, value)| Some((name.to_owned(), value?)))
-        .collect()
+        ])
     }
 }
 
@@ -161,21 +199,44 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
             id,
             settings,
             connection,
-        } => {
-            let client = Client::new(&connection.client)?;
-            let id = id.destination(&client).await?;
-            let (path, change) = (format!("/v1/destinations/{id}/alerts"), settings.json());
-            let alerts: Alerts = match change.is_empty() {
-                true => client.get(&path).await?,
-                false => client.send(Method::PATCH, &path, &change).await?,
-            };
-            match connection.output {
-                Format::Json => output::json(&alerts)?,
-                Format::Table => output::line(&table(&alerts))?,
-            }
-        }
+        } => of_destination(&id, &settings, &connection).await?,
+        Command::TenantAlerts {
+            settings,
+            connection,
+        } => of_tenant(&settings, &connection).await?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+async fn of_destination(
+    id: &Named,
+    settings: &AlertSettings,
+    connection: &Connection,
+) -> anyhow::Result<()> {
+    let client = Client::new(&connection.client)?;
+    let id = id.destination(&client).await?;
+    let (path, change) = (format!("/v1/destinations/{id}/alerts"), settings.json());
+    let alerts: Alerts = match change.is_empty() {
+        true => client.get(&path).await?,
+        false => client.send(Method::PATCH, &path, &change).await?,
+    };
+    match connection.output {
+        Format::Json => output::json(&alerts),
+        Format::Table => output::line(&table(&alerts)),
+    }
+}
+
+async fn of_tenant(settings: &TenantAlertSettings, connection: &Connection) -> anyhow::Result<()> {
+    let (path, change) = ("/v1/alerts", settings.json());
+    let client = Client::new(&connection.client)?;
+    let alerts: TenantAlerts = match change.is_empty() {
+        true => client.get(path).await?,
+        false => client.send(Method::PATCH, path, &change).await?,
+    };
+    match connection.output {
+        Format::Json => output::json(&alerts),
+        Format::Table => output::line(&tenants_table(&alerts)),
+    }
 }
 
 /// The newest so many, from as many pages as hold them: a page of a rare type may hold
@@ -222,10 +283,13 @@ fn events(page: &OperationalEvents) -> String {
             event.timestamp.clone(),
             event.event_type.clone(),
             match event.destination_name.is_empty() {
-                true => event.destination_id.to_string(),
+                true => output::or_dash(event.destination_id.as_ref()),
                 false => event.destination_name.clone(),
             },
-            event.tenant_name.clone(),
+            match event.tenant_name.is_empty() {
+                true => event.tenant_id.to_string(),
+                false => event.tenant_name.clone(),
+            },
             Value::from(event.details.clone()).to_string(),
         ]
     });
@@ -270,6 +334,28 @@ fn table(alerts: &Alerts) -> String {
         "SHORT FOR",
         "FAILING",
         "FAILING SINCE",
+    ];
+    output::table(&header, [row]).to_string()
+}
+
+fn tenants_table(alerts: &TenantAlerts) -> String {
+    let row = vec![
+        format!("{} %", alerts.success_percent),
+        format!("{}s", alerts.success_seconds),
+        alerts.success_least.to_string(),
+        output::or_dash(alerts.success_low_since.as_ref()),
+        output::or_dash(alerts.destinations_high_since.as_ref()),
+        output::or_dash(alerts.backlog_high_since.as_ref()),
+        output::or_dash(alerts.refused_since.as_ref()),
+    ];
+    let header = [
+        "SUCCESS",
+        "WITHIN",
+        "LEAST",
+        "LOW SINCE",
+        "DESTINATIONS HIGH SINCE",
+        "BACKLOG HIGH SINCE",
+        "REFUSED SINCE",
     ];
     output::table(&header, [row]).to_string()
 }

@@ -6,8 +6,13 @@ use domain::ids::DestinationId;
 use domain::operations::{
     OperationalDestination, OperationalEvent, OperationalScope, OperationalType,
 };
-use domain::watch::{MAX_BACKLOG, MAX_UNDER_DELIVERY};
-use engine::ports::{AlertsChange, AlertsView, Called, DEFAULT_TENANT, Registration};
+use domain::watch::{
+    MAX_BACKLOG, MAX_SUCCESS_LEAST, MAX_SUCCESS_WITHIN, MAX_UNDER_DELIVERY, MIN_SUCCESS_WITHIN,
+};
+use engine::ports::{
+    AlertsChange, AlertsView, Called, DEFAULT_TENANT, Registration, TenantAlertsChange,
+    TenantAlertsView,
+};
 
 use super::{Service, ServiceError, rules};
 
@@ -141,7 +146,9 @@ impl Service {
         &self,
         events: &[OperationalEvent],
     ) -> Result<HashMap<DestinationId, Called>, ServiceError> {
-        let ids: BTreeSet<_> = events.iter().map(|event| event.destination).collect();
+        let ids: BTreeSet<_> = (events.iter())
+            .filter_map(|event| event.destination)
+            .collect();
         let ids: Vec<_> = ids.into_iter().collect();
         let called = self.reading.overview.names(&ids).await?;
         Ok(called
@@ -180,6 +187,35 @@ impl Service {
         let book = &self.operations;
         book.change_alerts(self.tenant, id, &change).await?;
         self.alerts(id).await
+    }
+
+    pub async fn tenant_alerts(&self) -> Result<TenantAlertsView, ServiceError> {
+        Ok(self.operations.tenant_alerts(self.tenant).await?)
+    }
+
+    pub async fn change_tenant_alerts(
+        &self,
+        change: TenantAlertsChange,
+    ) -> Result<TenantAlertsView, ServiceError> {
+        let seconds = |of: std::time::Duration| u32::try_from(of.as_secs()).unwrap_or(u32::MAX);
+        let within = seconds(MIN_SUCCESS_WITHIN)..=seconds(MAX_SUCCESS_WITHIN);
+        let numbers = [
+            ("success_percent", change.success_percent, 0..=100),
+            ("success_seconds", change.success_seconds, within),
+            ("success_least", change.success_least, 1..=MAX_SUCCESS_LEAST),
+        ];
+        for (field, number, range) in numbers {
+            if number
+                .flatten()
+                .is_some_and(|number| !range.contains(&number))
+            {
+                let problem = format!("must be {} to {}", range.start(), range.end());
+                return Err(ServiceError::invalid(field, problem));
+            }
+        }
+        let book = &self.operations;
+        book.change_tenant_alerts(self.tenant, &change).await?;
+        self.tenant_alerts().await
     }
 
     /// Whether somebody may be told of this scope and these types.

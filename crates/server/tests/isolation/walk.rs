@@ -133,6 +133,12 @@ pub(crate) const ROWS: &[Row] = &[
         Some(r#"{"backlog": 7, "under_delivery_seconds": 7}"#),
         Reach::Named,
     ),
+    row("GET /v1/alerts", None, Reach::Own),
+    row(
+        "PATCH /v1/alerts",
+        Some(r#"{"success_percent": 7}"#),
+        Reach::Own,
+    ),
     row("GET /v1/operational-events", None, Reach::Own),
     row("GET /v1/operational-destinations", None, Reach::Own),
     row(

@@ -71,6 +71,8 @@ const WATCH: WatchRules = WatchRules {
     page: 1_000,
     looks: 100,
     counted: 1_000_000,
+    tenants_every: Duration::ZERO,
+    tenants: 1_000,
 };
 
 /// Gives nothing up but what is too old.

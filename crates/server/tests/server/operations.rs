@@ -6,8 +6,12 @@ use adapters::sqlite::SqliteStore;
 use domain::event::{Audience, NewEvent, Timing};
 use domain::handshake::Handshake;
 use domain::ids::{DestinationId, EventId};
+use domain::operations::OperationalType;
 use domain::policy::LimitSettings;
-use engine::ports::{Catalog, DEFAULT_TENANT, NewDestination, Operations, Store, WatchRules};
+use engine::ports::{
+    Catalog, DEFAULT_TENANT, DEFAULT_TIER, NewDestination, Operations, Store, Tenants, TierChange,
+    WatchRules,
+};
 use http::Method;
 use serde_json::json;
 
@@ -65,7 +69,7 @@ async fn nonsense_is_refused_by_its_name() {
         (json!({"scope": "everything"}), "scope"),
         (json!({"event_types": ["anything"]}), "event_types[0]"),
         (
-            json!({"event_types": vec!["dead_letters"; 16]}),
+            json!({"event_types": vec!["dead_letters"; OperationalType::ALL.len() + 1]}),
             "event_types",
         ),
     ] {
@@ -260,4 +264,55 @@ async fn what_concerns_all_tenants_needs_the_scope_admin() {
         let list = format!("/v1/operational-events?scope={scope}");
         assert_eq!(call(Method::GET, &list, "").await, expected, "{scope}");
     }
+}
+
+/// Of a tenant as a whole: its news name no destination.
+#[tokio::test]
+async fn a_tenants_own_alerts_are_shown_changed_and_told() {
+    let (world, store, _) = world().await;
+    let path = "/v1/alerts";
+    let at_first = json!({
+        "success_percent": 50,
+        "success_seconds": 3_600,
+        "success_least": 20,
+        "success_low_since": null,
+        "destinations_high_since": null,
+        "backlog_high_since": null,
+        "refused_since": null,
+    });
+    assert_eq!(world.get(path).await.json, at_first);
+    for (body, field) in [
+        (json!({"success_percent": 101}), "success_percent"),
+        (json!({"success_seconds": 299}), "success_seconds"),
+        (json!({"success_seconds": 86_401}), "success_seconds"),
+        (json!({"success_least": 0}), "success_least"),
+    ] {
+        let refused = world.send(Method::PATCH, path, body.to_string()).await;
+        refused.refuses(422, field);
+    }
+    let body = json!({"success_percent": 95, "success_seconds": 600});
+    let changed = world.send(Method::PATCH, path, body.to_string()).await;
+    assert_eq!(changed.json["success_percent"], 95);
+    assert_eq!(changed.json["success_seconds"], 600);
+    let body = json!({"success_seconds": null});
+    let changed = world.send(Method::PATCH, path, body.to_string()).await;
+    assert_eq!(changed.json["success_seconds"], 3_600);
+
+    let tier = TierChange {
+        tenant_max_destinations: Some(Some(1)),
+        ..TierChange::default()
+    };
+    store.change_tier(DEFAULT_TIER, &tier).await.unwrap();
+    let told = store.watch(&WatchRules::default()).await.unwrap();
+    assert_eq!(told.news.len(), 1, "{told:?}");
+    let since = world.get(path).await.json;
+    assert_eq!(
+        since["destinations_high_since"],
+        "2026-01-31T12:00:00.000000Z"
+    );
+    let page = world.get("/v1/operational-events").await.json;
+    let event = &page["operational_events"][0];
+    assert_eq!(event["type"], "destinations_high");
+    assert_eq!(event["destination_id"], json!(null));
+    assert_eq!(event["details"], json!({"destinations": 1, "most": 1}));
 }

@@ -75,7 +75,9 @@ fn judge_notes(case: &Case<'_>, judgement: &mut Judgement) {
 fn words(news: &News) -> String {
     format!(
         "news {}, {} of {}",
-        news.id, news.event_type, news.destination
+        news.id,
+        news.event_type,
+        news.destination.unwrap_or(news.tenant)
     )
 }
 
@@ -84,7 +86,7 @@ fn body(news: &News) -> String {
         id: news.id,
         created_at: Timestamp::from_micros(news.created_at),
         event_type: news.event_type.clone(),
-        destination: DestinationId(news.destination),
+        destination: news.destination.map(DestinationId),
         tenant: TenantId(news.tenant),
         details: news.details.clone(),
     })
@@ -105,7 +107,10 @@ impl<'a> Audience<'a> {
     /// Of its tenant's and of the installation's.
     fn of(&self, news: &News) -> impl Iterator<Item = (u32, Uuid)> {
         let place = |number: u32, telling: &Telling| (!telling.installation, number);
-        let about = self.0.iter().find(|(_, one, _)| one.id == news.destination);
+        let about = self
+            .0
+            .iter()
+            .find(|(_, one, _)| Some(one.id) == news.destination);
         let about = about.map(|(number, _, telling)| place(*number, telling));
         self.0
             .iter()
@@ -122,7 +127,7 @@ impl<'a> Audience<'a> {
 }
 
 fn of<'a>(case: &'a Case<'_>, happened: &Happened) -> impl Iterator<Item = &'a News> {
-    let destination = happened.destination;
+    let destination = Some(happened.destination);
     let news = case.evidence.news.iter();
     news.filter(move |news| news.destination == destination)
 }

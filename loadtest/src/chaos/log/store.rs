@@ -48,7 +48,8 @@ pub(crate) struct News {
     pub(crate) id: i64,
     pub(crate) created_at: i64,
     pub(crate) event_type: String,
-    pub(crate) destination: Uuid,
+    /// `None`: about the tenant as a whole.
+    pub(crate) destination: Option<Uuid>,
     pub(crate) tenant: Uuid,
     pub(crate) details: String,
     pub(crate) relayed: bool,

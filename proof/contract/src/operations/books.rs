@@ -17,11 +17,11 @@ pub async fn recent_news_are_paged(world: &OperationsWorld) {
         events.await.unwrap()
     };
     let first = page(Some(DEFAULT_TENANT), None, 2).await;
-    let about: Vec<_> = first.iter().map(|event| event.destination).collect();
+    let about: Vec<_> = first.iter().filter_map(|event| event.destination).collect();
     assert_eq!(about, [stranger(3).0, stranger(1).0]);
     let second = page(Some(DEFAULT_TENANT), Some(first[1].id), 2).await;
     assert_eq!(second.len(), 1);
-    assert_eq!(second[0].destination, stranger(0).0);
+    assert_eq!(second[0].destination, Some(stranger(0).0));
     assert_eq!(page(Some(other), None, 10).await.len(), 1);
     assert_eq!(page(None, None, 10).await.len(), 4);
 }

@@ -78,7 +78,7 @@ pub async fn the_first_comes_at_once_and_the_rest_in_one(world: &OperationsWorld
     assert_eq!((first.failures, first.digest.total()), (0, 1));
     assert_eq!(first.digest.newest.len(), 1);
     assert_eq!(first.digest.newest[0].event_type, "breaker_opened");
-    assert_eq!(first.digest.newest[0].destination, stranger(0).0);
+    assert_eq!(first.digest.newest[0].destination, Some(stranger(0).0));
     notices(world).digest_told(first.lease).await.unwrap();
     news(world, 30).await;
     assert_eq!(claim(world).await, None, "it was told just now");

@@ -119,7 +119,7 @@ pub async fn a_refusal_revokes_what_was_allowed(world: &World) {
     assert!(recorded.changed);
     let told = recorded.told.unwrap();
     assert_eq!(told.news.event_type, OperationalType::HandshakeRefused);
-    assert_eq!(told.destination, destination);
+    assert_eq!(told.destination, Some(destination));
     let worker = world.worker().await;
     let answers = world.claim(worker, &permits).await.answers;
     assert!(

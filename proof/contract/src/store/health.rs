@@ -267,7 +267,7 @@ pub async fn failures_in_a_row_open_the_breaker(world: &World) {
     let events = world.health().operational_events(0, 10).await.unwrap();
     assert_eq!(events.len(), 1);
     assert_eq!(events[0].event_type, "breaker_opened");
-    assert_eq!(events[0].destination, destination);
+    assert_eq!(events[0].destination, Some(destination));
     assert_eq!(events[0].details, "{\"failures\":20}");
     let later = world.health().operational_events(events[0].id, 10).await;
     assert_eq!(later.unwrap(), []);

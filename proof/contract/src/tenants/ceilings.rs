@@ -284,7 +284,7 @@ pub async fn who_has_to_know_of_a_request_is_told(world: &TenantWorld) {
     for news in &told {
         assert_eq!(
             (news.destination, news.tenant),
-            (destination, DEFAULT_TENANT)
+            (Some(destination), DEFAULT_TENANT)
         );
     }
 }

@@ -204,6 +204,13 @@ pub(super) fn word<T: std::str::FromStr>(row: &SqlRow<'_>, column: usize) -> Rea
     parsed.map_err(|_invalid| rusqlite::Error::InvalidColumnType(column, text, kind))
 }
 
+fn maybe_word<T: std::str::FromStr>(row: &SqlRow<'_>, column: usize) -> Read<Option<T>> {
+    match row.get_ref(column)? {
+        rusqlite::types::ValueRef::Null => Ok(None),
+        _ => word(row, column).map(Some),
+    }
+}
+
 pub(super) fn time(row: &SqlRow<'_>, column: usize) -> Read<Timestamp> {
     row.get(column).map(Timestamp::from_micros)
 }
@@ -245,7 +252,7 @@ fn read_news(row: &SqlRow<'_>) -> Read<OperationalEvent> {
         id: row.get(0)?,
         created_at: time(row, 1)?,
         event_type: row.get(2)?,
-        destination: word(row, 3)?,
+        destination: maybe_word(row, 3)?,
         tenant: word(row, 4)?,
         details: row.get(5)?,
     })

@@ -104,7 +104,7 @@ impl World<'_> {
             for (raised, ended) in RAISED {
                 let of_alert = news.iter().filter(|one| {
                     let is = |what: OperationalType| one.event_type == what.as_str();
-                    one.destination == of && (is(raised) || is(ended))
+                    one.destination == Some(of) && (is(raised) || is(ended))
                 });
                 let in_turn: Vec<_> = of_alert
                     .map(|one| one.event_type == raised.as_str())

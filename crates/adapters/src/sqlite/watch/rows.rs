@@ -108,7 +108,7 @@ impl Passed {
         let mut news = (self.watch).look(&self.settings, sight, (rules.patience, now));
         news.extend(self.watch.tell_dead_letters(rules.dead_letters_every, now));
         let told = |news| Told {
-            destination: self.id,
+            destination: Some(self.id),
             tenant: self.tenant,
             news,
         };

@@ -44,7 +44,7 @@ fn with_news(evidence: &mut Evidence) {
             id: number,
             created_at: AHEAD + number,
             event_type: event_type.to_owned(),
-            destination: id(9_000 + of),
+            destination: Some(id(9_000 + of)),
             tenant: id(1),
             details: details.to_owned(),
             relayed: true,
@@ -75,7 +75,7 @@ fn note(evidence: &mut Evidence, index: usize, to: u32) {
         id: news.id,
         created_at: domain::time::Timestamp::from_micros(news.created_at),
         event_type: news.event_type.clone(),
-        destination: domain::ids::DestinationId(news.destination),
+        destination: news.destination.map(domain::ids::DestinationId),
         tenant: domain::ids::TenantId(news.tenant),
         details: news.details.clone(),
     });

@@ -18,7 +18,9 @@ use crate::site::Site;
 /// Who is to be told of this as things stand: all that take events, but news
 /// about one of them only those that were registered before it.
 fn expected(told: &[(DestinationId, bool)], news: &OperationalEvent) -> Vec<DestinationId> {
-    let about = told.iter().position(|(one, _)| *one == news.destination);
+    let about = told
+        .iter()
+        .position(|(one, _)| Some(*one) == news.destination);
     let before = &told[..about.unwrap_or(told.len())];
     let takes = before.iter().filter(|(_, takes)| *takes);
     takes.map(|(one, _)| *one).collect()
@@ -59,7 +61,7 @@ impl FaultyStore {
                 let events: Vec<_> = to.iter().map(|to| again(&news, *to)).collect();
                 self.inner.accept_events(&events).await?;
             }
-            let (about, told) = (short(news.destination), to.len());
+            let (about, told) = (about(news.destination), to.len());
             let line = format_args!("{} of {about} to {told}", news.event_type);
             self.line(Site::RelayNews, line);
             self.witness.told(news.id, to);
@@ -78,12 +80,16 @@ impl FaultyStore {
                 false => "alert raised",
             };
             self.gate.around.counts.note(what);
-            let about = short(told.destination);
+            let about = about(told.destination);
             let line = format_args!("{about} {}", told.news.event_type.as_str());
             self.line(Site::Watch, line);
         }
         Ok(watched)
     }
+}
+
+fn about(destination: Option<DestinationId>) -> String {
+    destination.map_or("a tenant".to_owned(), |id| short(id).to_string())
 }
 
 #[async_trait]
