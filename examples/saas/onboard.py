@@ -3,7 +3,8 @@ one key, and by its own ids. Python's standard library is enough.
 
     PACELINE_API_KEY=… python onboard.py URL [CUSTOMERS] [EVENTS]
 
-50 customers and 10,000 events if nothing is said. Run again, it finds all of them.
+50 customers and 10,000 events if nothing is said. Run again, it finds all of them. At the
+end the first customer gets a link to pages of his own.
 """
 
 import json
@@ -11,6 +12,7 @@ import os
 import sys
 import threading
 import time
+import urllib.parse
 import urllib.request
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -80,3 +82,11 @@ time.sleep(1)
 reports = [call("GET", "/v1/compliance", customer=customer) for customer in customers]
 kept = sum(one["compliant"] for report in reports for one in report["destinations"])
 print("audited:", kept, "endpoints were never sent faster than 50 a second")
+
+link = call(
+    "POST",
+    f"/v1/tenants/{customers[0]}/links",
+    {"may_change": True, "may_read_payloads": True, "expires_in_seconds": 3600},
+)["url"]
+# It is whole where the server has a public URL.
+print(customers[0], "mends his endpoints for an hour at", urllib.parse.urljoin(URL, link))

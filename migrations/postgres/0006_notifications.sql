@@ -182,9 +182,9 @@ create trigger ledger_tally_dead_letter after update of dead_letter on ledger
 
 create table tallies (
     destination_id uuid not null,
-    -- Five minutes, kept for a day; or an hour, kept for a week.
+    -- Five minutes, kept for a day; an hour, kept for a week; or a day, kept for thirty.
     slot text not null
-        constraint tallies_check_slot check (slot in ('minutes', 'hour')),
+        constraint tallies_check_slot check (slot in ('minutes', 'hour', 'day')),
     -- Exclusive.
     ends_at timestamptz not null,
     succeeded bigint not null,
@@ -193,6 +193,9 @@ create table tallies (
     refused bigint not null,
     -- Their worker ended, or never sent them.
     unknown bigint not null,
+    -- How many answers took how long: two buckets for each doubling of a millisecond
+    -- (those at the end are left out while they are empty).
+    latencies bigint[] not null default '{}',
     primary key (destination_id, slot, ends_at)
 );
 

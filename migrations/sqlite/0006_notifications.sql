@@ -167,9 +167,9 @@ end;
 
 create table tallies (
     destination_id text not null,
-    -- Five minutes, kept for a day; or an hour, kept for a week.
+    -- Five minutes, kept for a day; an hour, kept for a week; or a day, kept for thirty.
     slot text not null
-        constraint tallies_check_slot check (slot in ('minutes', 'hour')),
+        constraint tallies_check_slot check (slot in ('minutes', 'hour', 'day')),
     -- Exclusive.
     ends_at integer not null,
     succeeded integer not null,
@@ -178,6 +178,9 @@ create table tallies (
     refused integer not null,
     -- Their worker ended, or never sent them.
     unknown integer not null,
+    -- How many answers took how long: two buckets for each doubling of a millisecond
+    -- (an array of JSON).
+    latencies text not null default '[]',
     primary key (destination_id, slot, ends_at)
 ) strict, without rowid;
 

@@ -28,6 +28,7 @@ mod event;
 mod failing;
 mod lately;
 mod tally;
+mod took;
 mod words;
 
 use std::time::Duration;
@@ -36,6 +37,7 @@ pub use event::{HealthChange, HealthEvent};
 pub use failing::{Failing, TOLD_AFTER};
 pub use lately::{FAILING_PERCENT, LATELY, Lately};
 pub use tally::{LastDay, Slot, Tally};
+pub use took::{LATENCY_BOUNDS, Took};
 pub use words::{Breaker, DisableReason, HoldReason, UnknownWord};
 
 use crate::time::Timestamp;

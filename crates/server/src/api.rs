@@ -67,6 +67,7 @@ pub mod retries;
 pub mod secrets;
 pub mod smart_delivery;
 pub mod standings;
+pub mod statistics;
 pub mod tenants;
 pub mod text;
 pub mod tiers;
@@ -201,6 +202,7 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(compliance::report))
         .routes(routes!(standings::explain))
         .routes(routes!(standings::list))
+        .routes(routes!(statistics::show))
         .routes(routes!(fleet::list))
         .routes(routes!(plan::try_limits))
         .routes(routes!(attempts::list))

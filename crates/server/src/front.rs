@@ -14,8 +14,9 @@ use crate::access::Gate;
 use crate::api::{self, App};
 use crate::config::{IngestConfig, PublicUrl, TargetConfig};
 use crate::edge::Mint;
-use crate::pages::{self, Pages};
+use crate::pages::{self, Pages, PagesOptions};
 use crate::parts::Parts;
+use crate::portal::Portal;
 use crate::service::rate::IngestRates;
 use crate::service::secrets::Signing;
 use crate::service::{Books, Intake, Registers, Service, Tenancy};
@@ -30,6 +31,8 @@ pub struct FrontOptions<'a> {
     pub manage_per_second: NonZeroU32,
     /// What links to pages begin with.
     pub public_url: Option<PublicUrl>,
+    /// How pages by link look, and who may frame them.
+    pub portal: Portal,
     /// How events come in.
     pub intake: Intake,
     /// Where requests may go, and how they look.
@@ -70,7 +73,12 @@ impl Front {
             Arc::clone(&gate),
             options.manage_per_second,
         );
-        let pages = Pages::new(app.clone(), parts, target.signature, options.shutdown);
+        let looks = PagesOptions {
+            signature: target.signature,
+            portal: options.portal,
+            shutdown: options.shutdown,
+        };
+        let pages = Pages::new(app.clone(), parts, looks);
         Self {
             router: api::router(app).merge(pages::router(pages.clone())),
             pages,

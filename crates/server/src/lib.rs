@@ -27,6 +27,7 @@ pub mod open_files;
 pub mod output;
 pub mod pages;
 pub mod parts;
+pub mod portal;
 pub mod profile;
 pub mod progress;
 pub mod receiver;

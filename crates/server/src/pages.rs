@@ -16,15 +16,17 @@ use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::{get, post};
 use domain::ids::TenantId;
 use engine::ports::{Catalog, Overview, Sessions, Store, Survey, Tallies, wanted};
-use http::{HeaderValue, header};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use crate::api::App;
 use crate::config::SignatureConfig;
 use crate::parts::Parts;
+use crate::portal::Portal;
 use crate::request_id;
 use crate::service::Service;
+
+use guest::GuestPages;
 
 mod assets;
 mod attempt;
@@ -38,6 +40,8 @@ mod event_types;
 mod events;
 mod fleet;
 mod frame;
+mod guard;
+mod guest;
 mod latency;
 mod links;
 mod live;
@@ -50,6 +54,7 @@ mod requests;
 mod resend;
 mod sign_in;
 mod standing;
+mod statistics;
 mod sure;
 mod tenants;
 mod visitor;
@@ -60,10 +65,6 @@ const MAX_FORM_BYTES: usize = 64 * 1_024;
 
 /// How long a page may take; an event stream only until it begins.
 const PAGE_TIMEOUT: Duration = Duration::from_secs(30);
-
-/// No script, style or picture but our own, nothing inline, and no frame.
-const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
-     connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
 
 /// What every page has.
 #[derive(Clone)]
@@ -79,19 +80,25 @@ struct Inner {
     sessions: Arc<dyn Sessions>,
     /// How requests look.
     signature: SignatureConfig,
+    portal: GuestPages,
     streams: live::Places,
     shutdown: CancellationToken,
 }
 
+/// What pages are told, beside the service.
+pub struct PagesOptions {
+    /// How requests look.
+    pub signature: SignatureConfig,
+    /// How pages by link look, and who may frame them.
+    pub portal: Portal,
+    /// Event streams end with it.
+    pub shutdown: CancellationToken,
+}
+
 impl Pages {
-    /// Over the API's service, until `shutdown`.
+    /// Over the API's service.
     #[must_use]
-    pub fn new(
-        app: App,
-        parts: &Parts,
-        signature: SignatureConfig,
-        shutdown: CancellationToken,
-    ) -> Self {
+    pub fn new(app: App, parts: &Parts, options: PagesOptions) -> Self {
         Self(Arc::new(Inner {
             app,
             store: Arc::clone(&parts.reading.store),
@@ -100,9 +107,10 @@ impl Pages {
             overview: Arc::clone(&parts.reading.overview),
             tallies: Arc::clone(&parts.reading.tallies),
             sessions: Arc::clone(&parts.stored) as _,
-            signature,
+            signature: options.signature,
+            portal: GuestPages::new(options.portal),
             streams: live::Places::new(),
-            shutdown,
+            shutdown: options.shutdown,
         }))
     }
 
@@ -178,7 +186,10 @@ pub fn router(pages: Pages) -> Router {
         .layer(DefaultBodyLimit::max(MAX_FORM_BYTES))
         .route_layer(middleware::from_fn(to_its_end))
         .route("/dashboard/assets/{name}", get(assets::serve))
-        .layer(middleware::map_response(guarded))
+        .layer(middleware::from_fn_with_state(
+            pages.clone(),
+            guard::guarded,
+        ))
         .layer(middleware::from_fn_with_state(app, request_id::assign))
         .with_state(pages)
 }
@@ -205,28 +216,6 @@ async fn to_its_end(request: Request, next: Next) -> Response {
             refused::Refused::unavailable("This took too long.").into_response()
         }
     }
-}
-
-/// Security headers on every answer. What a page shows is its visitor's, so no
-/// cache keeps it; assets say otherwise themselves.
-async fn guarded(mut response: Response) -> Response {
-    let headers = response.headers_mut();
-    for (name, value) in [
-        (header::CONTENT_SECURITY_POLICY, POLICY),
-        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-        // Not `no-referrer`: forms would come from the origin `null`.
-        (header::REFERRER_POLICY, "same-origin"),
-        (header::X_FRAME_OPTIONS, "DENY"),
-    ] {
-        headers.insert(name, HeaderValue::from_static(value));
-    }
-    let isolated = HeaderValue::from_static("same-origin");
-    headers.insert("cross-origin-opener-policy", isolated.clone());
-    headers.insert("cross-origin-resource-policy", isolated);
-    headers
-        .entry(header::CACHE_CONTROL)
-        .or_insert(HeaderValue::from_static("no-store"));
-    response
 }
 
 /// What pages share: who asks, as handlers have it.

@@ -53,6 +53,7 @@ pub mod rules;
 pub mod secrets;
 pub mod smart;
 pub mod standing;
+pub mod statistics;
 pub mod tenancy;
 pub mod whose;
 

@@ -161,7 +161,7 @@ async fn tallied(connection: &mut PgConnection) -> anyhow::Result<Vec<Tallied>> 
             coalesce(sum(t.failed + t.refused), 0)::bigint as failed,
             coalesce(sum(t.unknown), 0)::bigint as unknown
         from destinations d
-        cross join (values ('minutes'), ('hour')) s (slot)
+        cross join (values ('minutes'), ('hour'), ('day')) s (slot)
         left join tallies t on t.destination_id = d.id and t.slot = s.slot
         group by 1, 2, 3
         order by 1, 2",

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use domain::attempt::OutcomeKind;
-use domain::health::{Slot, Tally};
+use domain::health::{Slot, Tally, Took};
 use domain::ids::{DestinationId, WorkerId};
 use domain::operations::OperationalType;
 use domain::permit::Permit;
@@ -174,6 +174,11 @@ pub async fn requests_are_counted_once_by_what_came_of_them(world: &TalliesWorld
         let mut sum = Tally::default();
         slots.iter().for_each(|slot| sum += slot.tally);
         assert_eq!(sum, tally(3, 3, 0), "{slot:?}");
+        let mut took = Took::default();
+        slots.iter().for_each(|slot| took += slot.took);
+        assert_eq!(took.answers(), 6, "of both steps: {took:?}");
+        let slowest = took.quantile(1.0).unwrap();
+        assert!(slowest < Duration::from_secs(60), "{slowest:?}");
         assert!(
             slots
                 .iter()
@@ -209,6 +214,10 @@ pub async fn what_nobody_knows_is_not_counted_as_delivered(world: &TalliesWorld)
     };
     let found = world.outcomes(destination).await;
     assert_eq!((found.hour, found.day), (unknown, unknown));
+    let since = Timestamp::from_micros(0);
+    let slots = world.tallies.tallied(destination, Slot::Day, since).await;
+    let answers: u64 = slots.unwrap().iter().map(|slot| slot.took.answers()).sum();
+    assert_eq!(answers, 2, "what was not sent took no time");
 }
 
 /// A start that commits a moment after its time would be left out for ever.
@@ -471,4 +480,5 @@ pub async fn what_is_old_is_deleted(world: &TalliesWorld) {
     };
     assert_eq!(left(Slot::Minutes).await, 0, "kept for a day");
     assert_eq!(left(Slot::Hour).await, 1, "kept for a week");
+    assert_eq!(left(Slot::Day).await, 1, "kept for a month");
 }

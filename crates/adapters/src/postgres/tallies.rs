@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use domain::health::{FAILING_PERCENT, Failing, LastDay, Slot, Tally};
+use domain::health::{FAILING_PERCENT, Failing, LATENCY_BOUNDS, LastDay, Slot, Tally, Took};
 use domain::ids::{DestinationId, TenantId};
 use domain::time::{Timestamp, micros};
 use engine::ports::{
@@ -193,6 +193,8 @@ struct Counted {
     is_cut: bool,
     /// Nothing that it has begun is over, if none is counted.
     ends_at: i64,
+    /// How long these took to be answered, by [`LATENCY_BOUNDS`]; `None` if they were not.
+    bucket: Option<i32>,
     succeeded: i64,
     failed: i64,
     refused: i64,
@@ -217,12 +219,12 @@ const COUNT: &str = "
         ) o
     ),
     found as materialized (
-        select n.id, n.until, x.started_at, x.state, x.status
+        select n.id, n.until, x.started_at, x.state, x.status, x.finished_at
         from open n
         cross join lateral (
             select * from (
                 (
-                    select a.started_at, a.state, a.status from starts a
+                    select a.started_at, a.state, a.status, a.finished_at from starts a
                     where a.destination_id = n.id and not a.folded and a.carried_by is null
                         and a.started_at >= from_micros(n.since)
                         and a.started_at < n.until
@@ -230,7 +232,7 @@ const COUNT: &str = "
                 )
                 union all
                 (
-                    select a.started_at, a.state, a.status from starts a
+                    select a.started_at, a.state, a.status, a.finished_at from starts a
                     where a.destination_id = n.id and a.folded and a.carried_by is null
                         and a.started_at >= from_micros(n.since)
                         and a.started_at < n.until
@@ -257,6 +259,9 @@ const COUNT: &str = "
     )
     select e.id, micros(e.until) as until, e.is_cut,
         coalesce((micros(f.started_at) / $5 + 1) * $5, 0) as ends_at,
+        case when f.state in ('succeeded', 'failed') and f.status is not null
+            then width_bucket(micros(f.finished_at) - micros(f.started_at), $6::bigint[])
+        end as bucket,
         count(*) filter (where f.state = 'succeeded') as succeeded,
         count(*) filter (where f.state = 'failed' and f.status is distinct from 429) as failed,
         count(*) filter (where f.state = 'failed' and f.status = 429) as refused,
@@ -267,7 +272,7 @@ const COUNT: &str = "
             where f.state = 'failed' and f.status is distinct from 429))[1] as last_failed_status
     from edges e
     left join found f on f.id = e.id and f.started_at < e.until
-    group by 1, 2, 3, 4";
+    group by 1, 2, 3, 4, 5";
 
 /// Counts what has started at these before `until`: how many that were, and whether
 /// there may be more.
@@ -282,6 +287,7 @@ async fn add(
         .bind(until.as_micros())
         .bind(i64::from(starts.max(2)))
         .bind(micros(Slot::Minutes.length()))
+        .bind(LATENCY_BOUNDS.as_slice())
         .fetch_all(&mut *connection)
         .await?;
     let mut of: HashMap<Uuid, &mut Passed> = HashMap::new();
@@ -293,7 +299,7 @@ async fn add(
         }
         of.insert(one.id, one);
     }
-    let mut slots: BTreeMap<(Uuid, Slot, i64), Tally> = BTreeMap::new();
+    let mut slots: Slots = BTreeMap::new();
     let mut of_tenants: BTreeMap<(Uuid, i64), Tally> = BTreeMap::new();
     let mut counted = 0;
     for row in &rows {
@@ -302,7 +308,12 @@ async fn add(
         let last = Timestamp::from_micros(row.ends_at - 1);
         for slot in Slot::ALL.into_iter().filter(|_| tally.requests() > 0) {
             let key = (row.id, slot, slot.end_of(last).as_micros());
-            *slots.entry(key).or_default() += tally;
+            let (all, took) = slots.entry(key).or_default();
+            *all += tally;
+            let bucket = row.bucket.and_then(|bucket| usize::try_from(bucket).ok());
+            if let Some(bucket) = bucket {
+                took.add_to(bucket, tally.requests());
+            }
         }
         if let Some(one) = of.get_mut(&row.id) {
             if tally.requests() > 0 {
@@ -332,29 +343,41 @@ fn tally(numbers: [i64; 4]) -> Tally {
     }
 }
 
-async fn add_slots(
-    connection: &mut PgConnection,
-    slots: BTreeMap<(Uuid, Slot, i64), Tally>,
-) -> Result<(), Failure> {
+/// What is added, by destination, slot and its end.
+type Slots = BTreeMap<(Uuid, Slot, i64), (Tally, Took)>;
+
+/// As an array of Postgres is written: `unnest` would flatten arrays in an array.
+fn latencies(took: &Took) -> String {
+    let counts: Vec<String> = took.counts().iter().map(u64::to_string).collect();
+    format!("{{{}}}", counts.join(","))
+}
+
+async fn add_slots(connection: &mut PgConnection, slots: Slots) -> Result<(), Failure> {
     if slots.is_empty() {
         return Ok(());
     }
     let of = |number: fn(&Tally) -> u64| {
-        let number = |tally| i64::try_from(number(tally)).unwrap_or(i64::MAX);
+        let number = |(tally, _): &(Tally, Took)| i64::try_from(number(tally)).unwrap_or(i64::MAX);
         slots.values().map(number).collect::<Vec<_>>()
     };
     sqlx::query(
         "-- tally: add
         insert into tallies as t
-            (destination_id, slot, ends_at, succeeded, failed, refused, unknown)
-        select n.id, n.slot, from_micros(n.ends_at), n.succeeded, n.failed, n.refused, n.unknown
+            (destination_id, slot, ends_at, succeeded, failed, refused, unknown, latencies)
+        select n.id, n.slot, from_micros(n.ends_at), n.succeeded, n.failed, n.refused, n.unknown,
+            n.latencies::bigint[]
         from unnest(
             $1::uuid[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[],
-            $7::bigint[]
-        ) as n (id, slot, ends_at, succeeded, failed, refused, unknown)
+            $7::bigint[], $8::text[]
+        ) as n (id, slot, ends_at, succeeded, failed, refused, unknown, latencies)
         on conflict (destination_id, slot, ends_at) do update
         set succeeded = t.succeeded + excluded.succeeded, failed = t.failed + excluded.failed,
-            refused = t.refused + excluded.refused, unknown = t.unknown + excluded.unknown",
+            refused = t.refused + excluded.refused, unknown = t.unknown + excluded.unknown,
+            latencies = (
+                select coalesce(
+                    array_agg(coalesce(x.has, 0) + coalesce(x.adds, 0) order by x.place), '{}')
+                from unnest(t.latencies, excluded.latencies) with ordinality as x (has, adds, place)
+            )",
     )
     .bind(slots.keys().map(|(id, ..)| *id).collect::<Vec<_>>())
     .bind(
@@ -373,6 +396,12 @@ async fn add_slots(
     .bind(of(|tally| tally.failed))
     .bind(of(|tally| tally.refused))
     .bind(of(|tally| tally.unknown))
+    .bind(
+        slots
+            .values()
+            .map(|(_, took)| latencies(took))
+            .collect::<Vec<_>>(),
+    )
     .execute(connection)
     .await?;
     Ok(())
@@ -502,9 +531,10 @@ async fn tallied(
     slot: Slot,
     since: Timestamp,
 ) -> Result<Vec<TalliedSlot>, Failure> {
-    let rows: Vec<(i64, i64, i64, i64, i64)> = sqlx::query_as(
+    let rows: Vec<(i64, i64, i64, i64, i64, Vec<i64>)> = sqlx::query_as(
         "-- tallied
-        select micros(t.ends_at), t.succeeded, t.failed, t.refused, t.unknown from tallies t
+        select micros(t.ends_at), t.succeeded, t.failed, t.refused, t.unknown, t.latencies
+        from tallies t
         where t.destination_id = $1 and t.slot = $2 and t.ends_at > from_micros($3)
         order by t.ends_at",
     )
@@ -513,9 +543,12 @@ async fn tallied(
     .bind(since.as_micros())
     .fetch_all(pool)
     .await?;
-    let slot = |(ends_at, succeeded, failed, refused, unknown)| TalliedSlot {
-        ends_at: Timestamp::from_micros(ends_at),
-        tally: tally([succeeded, failed, refused, unknown]),
+    let slot = |(ends_at, succeeded, failed, refused, unknown, took): (_, _, _, _, _, Vec<_>)| {
+        TalliedSlot {
+            ends_at: Timestamp::from_micros(ends_at),
+            tally: tally([succeeded, failed, refused, unknown]),
+            took: Took::of(took.into_iter().map(i64::unsigned_abs)),
+        }
     };
     Ok(rows.into_iter().map(slot).collect())
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use domain::attempt::AttemptState;
-use domain::health::{FAILING_PERCENT, Failing, LastDay, Slot, Tally};
+use domain::health::{FAILING_PERCENT, Failing, LastDay, Slot, Tally, Took};
 use domain::ids::{DestinationId, TenantId};
 use domain::time::Timestamp;
 use engine::ports::{
@@ -52,14 +52,14 @@ const STARTED: &str = "
     -- tally: what has started since
     select * from (
         select * from (
-            select started_at, state, status from ledger indexed by ledger_starts
+            select started_at, state, status, finished_at from ledger indexed by ledger_starts
             where destination_id = ?1 and folded = 0 and carried_by is null
                 and started_at >= ?2 and started_at < ?3
             order by started_at, id limit ?4
         )
         union all
         select * from (
-            select started_at, state, status from ledger indexed by ledger_starts
+            select started_at, state, status, finished_at from ledger indexed by ledger_starts
             where destination_id = ?1 and folded = 1 and carried_by is null
                 and started_at >= ?2 and started_at < ?3
             order by started_at, id limit ?4
@@ -75,11 +75,17 @@ const OPEN_SINCE: &str = "
 
 const ADD: &str = "
     -- tally: add to a slot
-    insert into tallies (destination_id, slot, ends_at, succeeded, failed, refused, unknown)
-    values (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+    insert into tallies
+        (destination_id, slot, ends_at, succeeded, failed, refused, unknown, latencies)
+    values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
     on conflict do update
     set succeeded = succeeded + excluded.succeeded, failed = failed + excluded.failed,
-        refused = refused + excluded.refused, unknown = unknown + excluded.unknown";
+        refused = refused + excluded.refused, unknown = unknown + excluded.unknown,
+        latencies = excluded.latencies";
+
+const LATENCIES: &str = "
+    -- tally: how long the answers of a slot took, as far as they are counted
+    select latencies from tallies where destination_id = ?1 and slot = ?2 and ends_at = ?3";
 
 const MARK: &str = "
     -- tally: mark
@@ -100,7 +106,7 @@ const TRIM: &str = "
 
 const TALLIED: &str = "
     -- tallied
-    select ends_at, succeeded, failed, refused, unknown from tallies
+    select ends_at, succeeded, failed, refused, unknown, latencies from tallies
     where destination_id = ?1 and slot = ?2 and ends_at > ?3 and ends_at <= ?4
     order by ends_at";
 
@@ -246,11 +252,10 @@ impl Passed {
         let open = first(tx, OPEN_SINCE, [&self.key], |row| maybe_time(row, 0))?.flatten();
         let until = open.map_or(until, |open| until.min(open));
         let params = (&self.key, self.until.as_micros(), until.as_micros(), starts);
-        let rows: Vec<(Timestamp, AttemptState, Option<u16>)> = all(tx, STARTED, params, |row| {
-            let state = word(row, 1, ("attempts", "state"))?;
-            Ok((time(row, 0)?, state, row.get(2)?))
-        })?;
-        let (Some((first, ..)), Some((last, ..))) = (rows.first(), rows.last()) else {
+        let rows: Vec<Started> = all(tx, STARTED, params, Started::read)?;
+        let (Some(Started { at: first, .. }), Some(Started { at: last, .. })) =
+            (rows.first(), rows.last())
+        else {
             // Nothing more of it is looked for, once it has long been idle.
             if self.until < until - TALLIED_BEFORE {
                 self.until = until;
@@ -261,36 +266,26 @@ impl Passed {
         // The last ones of the same instant may be cut off.
         let cut = full.then(|| (*last).max(*first + Duration::from_micros(1)));
         let edge = cut.unwrap_or(until).min(until);
-        let mut slots: BTreeMap<(Slot, Timestamp), Tally> = BTreeMap::new();
+        let mut slots: BTreeMap<(Slot, Timestamp), (Tally, Took)> = BTreeMap::new();
         let mut counted = 0;
-        for (at, state, status) in rows.into_iter().filter(|(at, ..)| *at < edge) {
+        for one in rows.into_iter().filter(|one| one.at < edge) {
             counted += 1;
             for slot in Slot::ALL {
-                slots
-                    .entry((slot, slot.end_of(at)))
-                    .or_default()
-                    .count(state, status);
+                let (tally, took) = slots.entry((slot, slot.end_of(one.at))).or_default();
+                tally.count(one.state, one.status);
+                one.took.into_iter().for_each(|latency| took.add(latency));
             }
-            if Tally::is_failure(state, status) {
-                self.last_failed_at = Some(at);
-                self.last_failed_status = status;
+            if Tally::is_failure(one.state, one.status) {
+                self.last_failed_at = Some(one.at);
+                self.last_failed_status = one.status;
             }
         }
         self.until = edge;
-        for ((slot, ends_at), tally) in slots {
-            let row = (
-                &self.key,
-                slot.as_str(),
-                ends_at.as_micros(),
-                number(tally.succeeded),
-                number(tally.failed),
-                number(tally.refused),
-                number(tally.unknown),
-            );
-            execute(tx, ADD, row)?;
-            if slot == Slot::Minutes {
-                tenants::add(tx, &self.tenant, (ends_at, &tally))?;
+        for (slot, counts) in slots {
+            if slot.0 == Slot::Minutes {
+                tenants::add(tx, &self.tenant, (slot.1, &counts.0))?;
             }
+            add_slot(tx, &self.key, slot, counts)?;
         }
         Ok((counted, full))
     }
@@ -336,6 +331,66 @@ impl Passed {
     }
 }
 
+/// What has started, and what came of it.
+struct Started {
+    at: Timestamp,
+    state: AttemptState,
+    status: Option<u16>,
+    /// If it was answered.
+    took: Option<Duration>,
+}
+
+impl Started {
+    fn read(row: &Row<'_>) -> Result<Self, Fault> {
+        let at = time(row, 0)?;
+        let (state, status) = (word(row, 1, ("attempts", "state"))?, row.get(2)?);
+        let finished_at = maybe_time(row, 3)?.filter(|_| Tally::is_answered(state, status));
+        Ok(Self {
+            at,
+            state,
+            status,
+            took: finished_at.map(|finished_at| finished_at.since(at)),
+        })
+    }
+}
+
+fn add_slot(
+    tx: &Transaction<'_>,
+    key: &str,
+    (slot, ends_at): (Slot, Timestamp),
+    (tally, mut took): (Tally, Took),
+) -> Result<(), Fault> {
+    let place = (key, slot.as_str(), ends_at.as_micros());
+    took += first(tx, LATENCIES, place, |row| latencies(row, 0))?.unwrap_or_default();
+    let latencies = serde_json::json!(took.counts()).to_string();
+    let row = (
+        key,
+        slot.as_str(),
+        ends_at.as_micros(),
+        number(tally.succeeded),
+        number(tally.failed),
+        number(tally.refused),
+        number(tally.unknown),
+        latencies,
+    );
+    execute(tx, ADD, row)?;
+    Ok(())
+}
+
+/// As an array of JSON.
+fn latencies(row: &Row<'_>, index: usize) -> Result<Took, Fault> {
+    let text: String = row.get(index)?;
+    let counts: Vec<u64> = serde_json::from_str(&text).map_err(|error| {
+        Fault::from(StoreError::Corrupt {
+            table: "tallies",
+            column: "latencies",
+            row: text,
+            problem: error.to_string(),
+        })
+    })?;
+    Ok(Took::of(counts))
+}
+
 fn number(count: u64) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
@@ -357,6 +412,7 @@ fn slots(
                 refused: row.get::<_, i64>(3)?.unsigned_abs(),
                 unknown: row.get::<_, i64>(4)?.unsigned_abs(),
             },
+            took: latencies(row, 5)?,
         })
     })
 }

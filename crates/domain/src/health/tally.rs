@@ -15,11 +15,13 @@ pub enum Slot {
     Minutes,
     /// An hour, for a week.
     Hour,
+    /// A day of UTC, for thirty of them.
+    Day,
 }
 
 impl Slot {
-    /// Both.
-    pub const ALL: [Self; 2] = [Self::Minutes, Self::Hour];
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Minutes, Self::Hour, Self::Day];
 
     /// How long it is.
     #[must_use]
@@ -27,6 +29,7 @@ impl Slot {
         match self {
             Self::Minutes => Duration::from_secs(300),
             Self::Hour => Duration::from_secs(3_600),
+            Self::Day => Duration::from_secs(86_400),
         }
     }
 
@@ -36,6 +39,7 @@ impl Slot {
         match self {
             Self::Minutes => Duration::from_secs(86_400 + 2 * 300),
             Self::Hour => Duration::from_secs(7 * 86_400 + 2 * 3_600),
+            Self::Day => Duration::from_secs(32 * 86_400),
         }
     }
 
@@ -45,6 +49,7 @@ impl Slot {
         match self {
             Self::Minutes => "minutes",
             Self::Hour => "hour",
+            Self::Day => "day",
         }
     }
 
@@ -100,6 +105,13 @@ impl Tally {
         state == AttemptState::Failed && status != Some(TOO_MANY_REQUESTS)
     }
 
+    /// Whether a request that ended so was answered. Of what was not, nobody knows how
+    /// long it would have taken; and a connection that was refused took no time at all.
+    #[must_use]
+    pub const fn is_answered(state: AttemptState, status: Option<u16>) -> bool {
+        matches!(state, AttemptState::Succeeded | AttemptState::Failed) && status.is_some()
+    }
+
     /// Counts a request that ended so.
     pub fn count(&mut self, state: AttemptState, status: Option<u16>) {
         match (state, status) {
@@ -122,6 +134,12 @@ impl Tally {
     pub fn failed_percent(&self) -> Option<f64> {
         let known = self.succeeded + self.failed;
         (known > 0).then(|| self.failed as f64 * 100.0 / known as f64)
+    }
+
+    /// And which part succeeded.
+    #[must_use]
+    pub fn succeeded_percent(&self) -> Option<f64> {
+        self.failed_percent().map(|failed| 100.0 - failed)
     }
 }
 
@@ -152,6 +170,7 @@ mod tests {
         assert_eq!((tally.refused, tally.unknown, tally.requests()), (1, 1, 5));
         let percent = tally.failed_percent().unwrap();
         assert!((percent - 200.0 / 3.0).abs() < 1e-9);
+        assert_eq!(tally.succeeded_percent(), Some(100.0 - percent));
         assert_eq!(Tally::default().failed_percent(), None);
     }
 
@@ -188,5 +207,6 @@ mod tests {
         assert_eq!(Slot::Minutes.end_of(at(299_999)), at(300_000));
         assert_eq!(Slot::Hour.end_of(at(300_000)), at(3_600_000));
         assert_eq!(Slot::Hour.end_of(at(3_600_000)), at(7_200_000));
+        assert_eq!(Slot::Day.end_of(at(86_399_999)), at(86_400_000));
     }
 }

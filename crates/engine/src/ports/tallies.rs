@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use domain::health::{Slot, TOLD_AFTER, Tally};
+use domain::health::{Slot, TOLD_AFTER, Tally, Took};
 use domain::ids::DestinationId;
 use domain::time::Timestamp;
 
 use super::error::{CatalogError, StoreError};
 use super::operations::Told;
 
-/// Counts of the ledger, so that an hour, a day and a week are read from a few rows.
+/// Counts of the ledger, so that an hour, a day, a week and a month are read from a few rows.
 /// They are made behind the path of events, which knows nothing of them.
 #[async_trait]
 pub trait Tallies: Send + Sync {
@@ -100,6 +100,8 @@ pub struct TalliedSlot {
     pub ends_at: Timestamp,
     /// What came of them.
     pub tally: Tally,
+    /// How long those that were answered took.
+    pub took: Took,
 }
 
 /// What came of a destination's requests.

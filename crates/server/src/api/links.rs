@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use axum::Json;
-use domain::access::Scope;
 use engine::ports;
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
@@ -15,7 +14,7 @@ use super::parameters::{LinkPath, PathId, TenantPath};
 use super::problem::Problem;
 use super::{Caller, text};
 use crate::service::LinkDraft;
-use crate::service::links::scopes_of_links;
+use crate::service::links::LinkRights;
 
 /// A link to create.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, ToSchema)]
@@ -25,9 +24,13 @@ pub struct CreateLink {
     #[serde(default)]
     pub name: String,
     /// Whether whoever has it may add, change, try, pause and delete destinations,
-    /// replay and resend, and set limits up to the tier's. Otherwise it only shows.
+    /// rotate their signing secrets, replay and resend, and set limits up to the tier's.
+    /// Otherwise it only shows.
     #[serde(default)]
     pub may_change: bool,
+    /// Whether it shows what events carry.
+    #[serde(default)]
+    pub may_read_payloads: bool,
     /// How long it is good: at least a minute, at most seven days.
     #[serde(default = "an_hour")]
     #[schema(default = 3_600, minimum = 60, maximum = 604_800)]
@@ -50,6 +53,8 @@ pub struct Link {
     pub name: String,
     /// Whether it does more than show.
     pub may_change: bool,
+    /// Whether it shows what events carry.
+    pub may_read_payloads: bool,
     /// When it was created.
     #[schema(format = DateTime)]
     pub created_at: String,
@@ -79,11 +84,13 @@ pub struct LinkList {
 
 impl From<ports::Link> for Link {
     fn from(link: ports::Link) -> Self {
+        let rights = LinkRights::of(link.scopes);
         Self {
             id: link.id.to_string(),
             tenant_id: link.tenant.0,
             name: link.name,
-            may_change: link.scopes.contains(Scope::Manage),
+            may_change: rights.may_change,
+            may_read_payloads: rights.may_read_payloads,
             created_at: text::time(link.created_at),
             expires_at: text::time(link.expires_at),
         }
@@ -104,9 +111,13 @@ pub(super) async fn create(
     PathId(tenant): TenantPath,
     JsonBody(body): JsonBody<CreateLink>,
 ) -> Result<(StatusCode, Json<CreatedLink>), Problem> {
+    let rights = LinkRights {
+        may_change: body.may_change,
+        may_read_payloads: body.may_read_payloads,
+    };
     let draft = LinkDraft {
         name: body.name,
-        scopes: scopes_of_links(body.may_change),
+        scopes: rights.scopes(),
         good_for: Duration::from_secs(body.expires_in_seconds),
     };
     let key = caller.key();

@@ -112,7 +112,7 @@ mod tests {
             id: second,
             created_at: Timestamp::from_millis(second * 1_000),
             event_type: event_type.as_str().to_owned(),
-            destination: DestinationId(uuid::Uuid::nil()),
+            destination: Some(DestinationId(uuid::Uuid::nil())),
             tenant: DEFAULT_TENANT,
             details: details.to_owned(),
         }

@@ -5,8 +5,9 @@ use std::process::ExitCode;
 use engine::roles::Role;
 
 use crate::config::{
-    ApiConfig, IngestConfig, LinksConfig, ListenConfig, RequestConfig, ScheduleConfig,
-    SecretKeysConfig, ShutdownConfig, StoreConfig, TargetConfig, TlsConfig, TracesConfig,
+    ApiConfig, IngestConfig, LinksConfig, ListenConfig, PortalConfig, RequestConfig,
+    ScheduleConfig, SecretKeysConfig, ShutdownConfig, StoreConfig, TargetConfig, TlsConfig,
+    TracesConfig,
 };
 use crate::role::{self, RoleConfig};
 
@@ -29,6 +30,8 @@ pub struct Args {
     #[command(flatten)]
     pub links: LinksConfig,
     #[command(flatten)]
+    pub portal: PortalConfig,
+    #[command(flatten)]
     pub target: TargetConfig,
     #[command(flatten)]
     pub traces: TracesConfig,
@@ -47,6 +50,7 @@ impl From<Args> for RoleConfig {
             tls: Some(args.tls),
             ingest: Some(args.ingest),
             links: args.links,
+            portal: Some(args.portal),
             mail: None,
             secret_keys: Some(args.secret_keys),
             target: args.target,

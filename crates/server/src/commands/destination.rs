@@ -22,6 +22,7 @@ mod health;
 mod secret;
 pub(super) mod settings;
 mod smart;
+mod statistics;
 
 use settings::Settings;
 
@@ -103,6 +104,13 @@ pub enum Command {
     },
     /// List where destinations stand: backlog, when that has drained, what binds.
     Standings {
+        #[command(flatten)]
+        connection: Connection,
+    },
+    /// Show how it has done over 24 hours and 30 days: volume, success rate, latency.
+    Statistics {
+        /// Its id or its name.
+        id: Named,
         #[command(flatten)]
         connection: Connection,
     },
@@ -200,6 +208,7 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Pause { id, connection } => change(&id, state("paused"), &connection).await?,
         Command::Resume { id, connection } => resume(&id, &connection).await?,
         Command::Health { id, connection } => show_health(&id, &connection).await?,
+        Command::Statistics { id, connection } => statistics::show(&id, &connection).await?,
         Command::Explain { id, connection } => explain::explain(&id, &connection).await?,
         Command::Standings { connection } => explain::list(&connection).await?,
         Command::Breaker {

@@ -17,6 +17,7 @@ use super::sure::Sure;
 use crate::api::links::{CreatedLink, Link, LinkList};
 use crate::client::Client;
 use crate::output::{self, Format};
+use crate::service::links::LinkRights;
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
@@ -31,10 +32,13 @@ pub enum Command {
         #[arg(long, value_name = "DURATION", value_parser = crate::config::duration)]
         #[arg(default_value = "1h")]
         expires_in: Duration,
-        /// It may add, change, try, pause and delete destinations, replay and resend, and
-        /// set limits up to the tier's.
+        /// It may add, change, try, pause and delete destinations, rotate their signing
+        /// secrets, replay and resend, and set limits up to the tier's.
         #[arg(long)]
         may_change: bool,
+        /// It shows what events carry.
+        #[arg(long)]
+        may_read_payloads: bool,
         #[command(flatten)]
         connection: Connection,
     },
@@ -70,10 +74,11 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
             name,
             expires_in,
             may_change,
+            may_read_payloads,
             connection,
         } => {
             let body = json!({
-                "name": name, "may_change": may_change,
+                "name": name, "may_change": may_change, "may_read_payloads": may_read_payloads,
                 "expires_in_seconds": expires_in.as_secs(),
             });
             let client = Client::administering(&connection.client)?;
@@ -119,11 +124,14 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
 
 fn table(links: &[Link]) -> String {
     let rows = links.iter().map(|link| {
-        let does = if link.may_change { "changes" } else { "shows" };
+        let rights = LinkRights {
+            may_change: link.may_change,
+            may_read_payloads: link.may_read_payloads,
+        };
         vec![
             link.id.clone(),
             link.name.clone(),
-            does.to_owned(),
+            rights.words().to_owned(),
             link.created_at.clone(),
             link.expires_at.clone(),
         ]

@@ -36,6 +36,7 @@ impl From<Args> for RoleConfig {
             queue: None,
             listen: args.listen,
             api: None,
+            portal: None,
             tls: None,
             ingest: None,
             links: crate::config::LinksConfig::default(),

@@ -40,6 +40,7 @@ impl From<Args> for RoleConfig {
             queue: Some(args.queue),
             listen: args.listen,
             api: None,
+            portal: None,
             tls: None,
             ingest: None,
             links: crate::config::LinksConfig::default(),

@@ -6,9 +6,9 @@ use clap::{Args as _, FromArgMatches as _};
 use engine::roles::Role;
 
 use crate::config::{
-    ApiConfig, IngestConfig, KeepConfig, LinksConfig, ListenConfig, MailConfig, QueueConfig,
-    RequestConfig, ScheduleConfig, SecretKeysConfig, ShownConfig, ShutdownConfig, StoreConfig,
-    TargetConfig, TlsConfig, TracesConfig, WorkerConfig,
+    ApiConfig, IngestConfig, KeepConfig, LinksConfig, ListenConfig, MailConfig, PortalConfig,
+    QueueConfig, RequestConfig, ScheduleConfig, SecretKeysConfig, ShownConfig, ShutdownConfig,
+    StoreConfig, TargetConfig, TlsConfig, TracesConfig, WorkerConfig,
 };
 use crate::role::{self, RoleConfig};
 
@@ -32,6 +32,8 @@ pub struct Args {
     pub secret_keys: SecretKeysConfig,
     #[command(flatten)]
     pub links: LinksConfig,
+    #[command(flatten)]
+    pub portal: PortalConfig,
     #[command(flatten)]
     pub mail: MailConfig,
     #[command(flatten)]
@@ -72,6 +74,7 @@ impl From<Args> for RoleConfig {
             tls: Some(args.tls),
             ingest: Some(args.ingest),
             links: args.links,
+            portal: Some(args.portal),
             mail: Some(args.mail),
             secret_keys: Some(args.secret_keys),
             worker: Some(args.worker),

@@ -46,6 +46,7 @@ impl From<Args> for RoleConfig {
             queue: Some(args.queue),
             listen: args.listen,
             api: None,
+            portal: None,
             tls: None,
             ingest: None,
             links: args.links,

@@ -1,53 +1,62 @@
-//! The style, the script and the icon, compiled in. Their paths carry the hash
-//! of what they are, so a browser keeps them for good and never an old one.
+//! The style, the script and the icon, compiled in, and what a portal looks by. Their
+//! paths carry the hash of what they are, so a browser keeps them for good and never an
+//! old one.
 
 use std::sync::LazyLock;
 
-use axum::extract::Path;
+use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
 use http::{StatusCode, header};
 use sha2::{Digest, Sha256};
 
-struct Asset {
-    path: String,
+use super::Asked;
+
+/// A file.
+#[derive(Debug)]
+pub(super) struct Asset {
+    /// Where it is.
+    pub(super) path: String,
     media_type: &'static str,
-    text: &'static str,
+    bytes: Bytes,
 }
 
 static ASSETS: LazyLock<[Asset; 3]> = LazyLock::new(|| {
     [
-        asset(
-            "style",
-            "css",
-            "text/css; charset=utf-8",
-            include_str!("../../assets/style.css"),
+        Asset::new(
+            ("style", "css"),
+            include_bytes!("../../assets/style.css").as_slice(),
         ),
-        asset(
-            "live",
-            "js",
-            "text/javascript; charset=utf-8",
-            include_str!("../../assets/live.js"),
+        Asset::new(
+            ("live", "js"),
+            include_bytes!("../../assets/live.js").as_slice(),
         ),
-        asset(
-            "icon",
-            "svg",
-            "image/svg+xml",
-            include_str!("../../assets/icon.svg"),
+        Asset::new(
+            ("icon", "svg"),
+            include_bytes!("../../assets/icon.svg").as_slice(),
         ),
     ]
 });
 
-fn asset(name: &str, ending: &str, media_type: &'static str, text: &'static str) -> Asset {
-    let digest = Sha256::digest(text.as_bytes());
-    let hash: String = digest[..8]
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
-    let path = format!("/dashboard/assets/{name}.{hash}.{ending}");
-    Asset {
-        path,
-        media_type,
-        text,
+impl Asset {
+    /// Of this name and ending.
+    pub(super) fn new((name, ending): (&str, &'static str), bytes: impl Into<Bytes>) -> Self {
+        let bytes = bytes.into();
+        let digest = Sha256::digest(&bytes);
+        let hash: String = digest[..8]
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        Self {
+            path: format!("/dashboard/assets/{name}.{hash}.{ending}"),
+            media_type: match ending {
+                "css" => "text/css; charset=utf-8",
+                "js" => "text/javascript; charset=utf-8",
+                "svg" => "image/svg+xml",
+                _ => "image/png",
+            },
+            bytes,
+        }
     }
 }
 
@@ -66,15 +75,16 @@ pub(super) fn icon() -> &'static str {
     &ASSETS[2].path
 }
 
-pub(super) async fn serve(Path(name): Path<String>) -> Response {
+pub(super) async fn serve(State(pages): Asked, Path(name): Path<String>) -> Response {
     let named = |asset: &&Asset| asset.path.rsplit('/').next() == Some(&name);
-    match ASSETS.iter().find(named) {
+    let mut all = ASSETS.iter().chain(pages.0.portal.assets());
+    match all.find(named) {
         Some(asset) => {
             let headers = [
                 (header::CONTENT_TYPE, asset.media_type),
                 (header::CACHE_CONTROL, "public, max-age=31536000, immutable"),
             ];
-            (headers, asset.text).into_response()
+            (headers, asset.bytes.clone()).into_response()
         }
         None => StatusCode::NOT_FOUND.into_response(),
     }

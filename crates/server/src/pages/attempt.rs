@@ -2,7 +2,8 @@
 //!
 //! Requests are not kept. What is ours in them follows from what is: so it is
 //! put together by the function that sends it. What the destination adds may be
-//! a password, and is named only.
+//! a password, and is named only. What the event carries is read where it is kept, by
+//! those who may.
 
 use adapters::http::{OwnHeaders, SignatureNames};
 use axum::extract::{Path, State};
@@ -14,6 +15,7 @@ use http::header;
 
 use super::Asked;
 use super::destination::Line;
+use super::events::payload;
 use super::frame::{Frame, rendered};
 use super::refused::Refused;
 use super::visitor::Visitor;
@@ -31,6 +33,12 @@ struct Page {
     bytes: String,
     in_batch: bool,
     headers: Vec<(String, String)>,
+    /// What its event carries, for who may see it.
+    payload: Option<String>,
+    /// What is said of it.
+    about_payload: &'static str,
+    /// It is over, and its destination is there, so its event can be sent there again.
+    is_over: bool,
 }
 
 pub(super) async fn show(
@@ -50,6 +58,10 @@ pub(super) async fn show(
         Err(error) => return Err(error.into()),
     };
     let started = found.attempt.started_at;
+    let (payload, about_payload) = match started {
+        Some(_) => payload(&service, &visitor, found.attempt.event).await?,
+        None => (None, ""),
+    };
     rendered(&Page {
         frame: Frame::of(&pages, &visitor, ("Attempt", "/dashboard")).await?,
         headers: headers(
@@ -58,6 +70,9 @@ pub(super) async fn show(
             pages.0.signature.signature_prefix,
         ),
         started: started.map_or(NONE.to_owned(), words::time),
+        payload,
+        about_payload,
+        is_over: found.attempt.state.is_final() && described.is_some(),
         bytes: words::large(u64::from(found.payload_bytes)),
         in_batch: found.in_batch,
         name: name(&found, described.as_ref()),

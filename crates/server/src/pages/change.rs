@@ -3,6 +3,8 @@
 //! Who is no operator changes limits up to the ceiling of the tenant's tier, and
 //! asks for more ([`super::requests`]).
 
+use std::time::Duration;
+
 use axum::extract::{Path, State};
 use axum::response::{Html, IntoResponse, Response};
 use domain::access::Scope;
@@ -10,14 +12,14 @@ use domain::ceiling::Ceiling;
 use domain::destination::DestinationState;
 use domain::limit::Shape;
 use domain::policy::{LimitSettings, Rate};
-use engine::ports::{Destination, SessionKind};
+use engine::ports::Destination;
 
 use super::destination::{Beside, done, page, parsed};
 use super::refused::Refused;
 use super::sure::{self, Question};
 use super::visitor::{Fields, Posted, Visitor};
 use super::{Asked, Pages, preview, words};
-use crate::service::secrets::{DEFAULT_OVERLAP, SecretDraft};
+use crate::service::secrets::{DEFAULT_OVERLAP, MAX_OVERLAP, SecretDraft};
 use crate::service::{DestinationEdit, LimitsChange};
 
 /// Up to here, what waits is counted.
@@ -232,29 +234,49 @@ fn disabling(destination: &Destination) -> Question {
     }
 }
 
-/// A new secret, shown in this answer and never again.
+/// For how long the secrets before a new one go on signing: in words and in seconds.
+pub(super) const OVERLAPS: [(&str, u64); 4] = [
+    ("a day", DEFAULT_OVERLAP.as_secs()),
+    ("an hour", 3_600),
+    ("seven days", MAX_OVERLAP.as_secs()),
+    ("no longer", 0),
+];
+
+/// A new secret, shown in this answer and never again: to a guest as well, who may say
+/// where requests go, and so what they are signed with.
 pub(super) async fn rotate(
     State(pages): Asked,
     Path(id): Path<String>,
-    Posted { visitor, .. }: Posted,
+    Posted {
+        visitor, fields, ..
+    }: Posted,
 ) -> Result<Html<String>, Refused> {
     visitor.needs(Scope::Manage)?;
-    if visitor.session.kind == SessionKind::Opened {
-        return Err(Refused::new(
-            http::StatusCode::FORBIDDEN,
-            "A link does not show secrets. Sign in with a key.",
-        ));
-    }
     let id = parsed(&id)?;
+    let (words, overlap) = overlap(&fields)?;
     let draft = SecretDraft {
         own: None,
         kind: None,
     };
     let service = pages.service(visitor.tenant());
-    let (made, _) = service.rotate_secret(id, draft, DEFAULT_OVERLAP).await?;
+    let (made, _) = service.rotate_secret(id, draft, overlap).await?;
     let beside = Beside {
         new_secret: made.shown_once.map(|secret| secret.expose().to_owned()),
+        notice: format!("Rotated. The secrets before it sign {words}."),
         ..Beside::default()
     };
     page(&pages, &visitor, id, beside).await
+}
+
+/// The usual one, if nothing is said.
+fn overlap(fields: &Fields) -> Result<(String, Duration), Refused> {
+    let wanted = fields.get("overlap");
+    let chosen = |(_, seconds): &(_, u64)| wanted.is_none_or(|said| said == seconds.to_string());
+    let found = OVERLAPS.into_iter().find(chosen);
+    let (words, seconds) = found.ok_or_else(|| Refused::invalid("overlap: no such time"))?;
+    let words = match seconds {
+        0 => words.to_owned(),
+        _ => format!("for {words} longer"),
+    };
+    Ok((words, Duration::from_secs(seconds)))
 }

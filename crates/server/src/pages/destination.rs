@@ -14,6 +14,7 @@ use engine::ports::{AttemptView, Destination, LimitHistory};
 use http::Uri;
 use serde::Deserialize;
 
+use super::change::OVERLAPS;
 use super::chart::{self, Chart, Window};
 use super::event_types;
 use super::frame::{Frame, rendered};
@@ -24,7 +25,7 @@ use super::refused::Refused;
 use super::standing::{self, Standing};
 use super::visitor::Visitor;
 use super::words::{self, NONE};
-use super::{Asked, Pages, live, resend};
+use super::{Asked, Pages, live, resend, statistics};
 use crate::service::Described;
 
 /// How often the chart is drawn again.
@@ -53,7 +54,8 @@ struct Page {
     window: Window,
     chart: Chart,
     outcomes: Drawn,
-    overs: [Over; 5],
+    overs: [Over; 6],
+    statistics: [statistics::Line; 2],
     latency: Latency,
     size: String,
     limits: Vec<Field>,
@@ -71,7 +73,8 @@ struct Page {
     resend_spans: [(&'static str, u32); 4],
     preview: Option<Preview>,
     new_secret: Option<String>,
-    notice: &'static str,
+    overlaps: [(&'static str, u64); 4],
+    notice: String,
     /// Types of which the catalogue has an example to send.
     examples: Vec<String>,
 }
@@ -139,7 +142,7 @@ pub(super) struct Beside {
     pub(super) over: Over,
     pub(super) preview: Option<Preview>,
     pub(super) new_secret: Option<String>,
-    pub(super) notice: &'static str,
+    pub(super) notice: String,
 }
 
 impl Default for Beside {
@@ -148,7 +151,7 @@ impl Default for Beside {
             over: Over::of(""),
             preview: None,
             new_secret: None,
-            notice: "",
+            notice: String::new(),
         }
     }
 }
@@ -186,7 +189,7 @@ pub(super) async fn show(
         _ => "",
     };
     let beside = Beside {
-        notice,
+        notice: notice.to_owned(),
         over: Over::of(&query.over),
         ..Beside::default()
     };
@@ -223,6 +226,7 @@ pub(super) async fn page(
         chart,
         outcomes: outcomes::draw(pages, id, beside.over).await?,
         overs: outcomes::ALL,
+        statistics: statistics::lines(&pages.service(tenant).statistics(id).await?),
         latency: latency::draw(pages, id).await?,
         size: format!("0 0 {} {}", chart::WIDTH, chart::HEIGHT),
         limits: fields(&shown),
@@ -256,6 +260,7 @@ pub(super) async fn page(
         examples: event_types::with_example(&pages.service(tenant)).await?,
         preview: beside.preview,
         new_secret: beside.new_secret,
+        overlaps: OVERLAPS,
         notice: beside.notice,
         frame,
         one,

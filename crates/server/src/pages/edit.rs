@@ -284,7 +284,7 @@ pub(super) async fn create(
     };
     let beside = Beside {
         new_secret: made.shown_once.map(|secret| secret.expose().to_owned()),
-        notice: "Added. Its tier's limits hold until you set its own.",
+        notice: "Added. Its tier's limits hold until you set its own.".to_owned(),
         ..Beside::default()
     };
     let id = described.destination.id;

@@ -16,7 +16,7 @@ use super::names::Names;
 use super::refused::Refused;
 use super::visitor::Visitor;
 use super::words::{self, NONE};
-use crate::service::ServiceError;
+use crate::service::{Service, ServiceError};
 
 const PART: &str = "/dashboard/events";
 
@@ -155,6 +155,24 @@ struct EventPage {
     attempts: Vec<(String, Line)>,
 }
 
+/// What an event carries, as text, if its visitor may see it and it is still kept; and what
+/// is said of it.
+pub(super) async fn payload(
+    service: &Service,
+    visitor: &Visitor,
+    id: EventId,
+) -> Result<(Option<String>, &'static str), Refused> {
+    if !visitor.may(Scope::ReadPayloads) {
+        return Ok((None, ""));
+    }
+    match service.payload(id).await {
+        Ok(payload) => Ok(shown(payload.shown)),
+        // Its time has come.
+        Err(ServiceError::NotFound(_)) => Ok((None, "")),
+        Err(error) => Err(error.into()),
+    }
+}
+
 pub(super) async fn show(
     State(pages): Asked,
     visitor: Visitor,
@@ -163,15 +181,7 @@ pub(super) async fn show(
     let id: EventId = id.parse().map_err(|_bad| Refused::not_found("event"))?;
     let service = pages.service(visitor.tenant());
     let (event, attempts) = service.event(id).await?;
-    let (payload, about_payload) = match visitor.may(Scope::ReadPayloads) {
-        true => match service.payload(id).await {
-            Ok(payload) => shown(payload.shown),
-            // Its time has just come.
-            Err(ServiceError::NotFound(_)) => (None, ""),
-            Err(error) => return Err(error.into()),
-        },
-        false => (None, ""),
-    };
+    let (payload, about_payload) = payload(&service, &visitor, id).await?;
     let names = Names::of(&pages, attempts.iter().map(|one| one.destination)).await?;
     let named = |attempt: AttemptView| (names.name(attempt.destination), Line::from(attempt));
     rendered(&EventPage {

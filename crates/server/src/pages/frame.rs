@@ -1,9 +1,12 @@
 //! What is around every page.
 
+use std::sync::Arc;
+
 use askama::Template;
 use axum::response::Html;
 use domain::access::Scope;
 
+use super::guest::{Brand, is_guest};
 use super::refused::Refused;
 use super::visitor::Visitor;
 use super::{Pages, assets};
@@ -21,6 +24,8 @@ pub(super) struct Frame {
     pub(super) style: &'static str,
     pub(super) script: &'static str,
     pub(super) icon: &'static str,
+    /// What guests see instead of our name.
+    pub(super) brand: Option<Arc<Brand>>,
 }
 
 /// Who is signed in.
@@ -54,7 +59,30 @@ impl Frame {
             style: assets::style(),
             script: assets::script(),
             icon: assets::icon(),
+            brand: None,
         }
+    }
+
+    /// As a guest of these pages sees it.
+    pub(super) fn branded(mut self, pages: Option<&Pages>) -> Self {
+        self.brand = pages.map(|pages| Arc::clone(pages.0.portal.brand()));
+        self
+    }
+
+    /// What the pages are called.
+    pub(super) fn called(&self) -> &str {
+        let name = self.brand.as_ref().and_then(|brand| brand.name.as_deref());
+        name.unwrap_or("Paceline")
+    }
+
+    /// Where the style of the brand is.
+    pub(super) fn brand_style(&self) -> Option<&str> {
+        self.brand.as_ref().and_then(|brand| brand.style())
+    }
+
+    /// Where its logo is.
+    pub(super) fn logo(&self) -> Option<&str> {
+        self.brand.as_ref().and_then(|brand| brand.logo())
     }
 
     pub(super) async fn of(
@@ -73,7 +101,7 @@ impl Frame {
                 by_link: visitor.session.kind == SessionKind::Opened,
                 away: away(visitor),
             }),
-            ..Self::nobody(title)
+            ..Self::nobody(title).branded(is_guest(&visitor.session).then_some(pages))
         })
     }
 
@@ -88,10 +116,6 @@ impl Frame {
 
     pub(super) fn is_operator(&self) -> bool {
         self.visitor.as_ref().is_some_and(|known| known.is_operator)
-    }
-
-    pub(super) fn by_link(&self) -> bool {
-        self.visitor.as_ref().is_some_and(|known| known.by_link)
     }
 
     /// Beside a link of the navigation: where one is.

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use domain::attempt::AttemptState;
+use domain::health::Tally;
 use domain::ids::DestinationId;
 use domain::series::Latencies;
 use domain::time::Timestamp;
@@ -44,10 +44,7 @@ fn drawn(answers: &[Answered], since: Timestamp) -> Latency {
     let mut slots = vec![Latencies::default(); SLOTS];
     let mut drawn = 0;
     for one in answers {
-        // Of what was not answered, nobody knows how long it would have taken.
-        // A connection that was refused took no time at all.
-        let is_answered = matches!(one.state, AttemptState::Succeeded | AttemptState::Failed);
-        if !is_answered || one.status.is_none() {
+        if !Tally::is_answered(one.state, one.status) {
             continue;
         }
         let part = one.started_at.since(since).as_secs_f64() / SHOWN.as_secs_f64();
@@ -99,6 +96,8 @@ fn steps(line: &[Option<Duration>], top: f64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use domain::attempt::AttemptState;
+
     use super::*;
 
     #[test]

@@ -13,12 +13,13 @@ use engine::ports::{BehindSession, DEFAULT_TENANT, Link, NewSession, Session, Se
 use http::header;
 
 use super::frame::{Frame, rendered};
+use super::guest::Guest;
 use super::refused::Refused;
-use super::sign_in::SESSION_LIFETIME;
+use super::sign_in::{SESSION_LIFETIME, begun};
 use super::sure::{self, Question};
 use super::visitor::{Posted, Visitor, own_form, session, set_cookie};
 use super::{Asked, Pages, words};
-use crate::service::links::{digest, scopes_of_links};
+use crate::service::links::{LinkRights, digest};
 use crate::service::{LinkDraft, ServiceError};
 
 /// For how long a link can be good, in words and in seconds.
@@ -47,11 +48,10 @@ pub(super) struct Line {
 
 impl From<Link> for Line {
     fn from(link: Link) -> Self {
-        let may_change = link.scopes.contains(Scope::Manage);
         Self {
             id: link.id,
             name: link.name,
-            does: if may_change { "changes" } else { "shows" },
+            does: LinkRights::of(link.scopes).words(),
             made: words::time(link.created_at),
             ends: words::time(link.expires_at),
         }
@@ -126,11 +126,13 @@ impl Pages {
 pub(super) async fn show(
     State(pages): Asked,
     Path(token): Path<String>,
+    guest: Guest,
 ) -> Result<Html<String>, Refused> {
     let link = good(&pages, &token).await?;
+    guest.note(&link);
     let tenant = pages.0.app.tenancy().tenant(link.tenant).await?;
     rendered(&OpenPage {
-        frame: Frame::nobody("Open"),
+        frame: Frame::nobody("Open").branded(guest.is_one().then_some(&pages)),
         tenant: tenant.name,
         path: format!("/dashboard/links/{token}"),
     })
@@ -170,7 +172,8 @@ pub(super) async fn open(
             pages.0.sessions.begin_session(&new).await?;
         }
     }
-    let cookie = set_cookie(&headers, &held, good_for.as_secs());
+    let of = (&pages, &begun(&new));
+    let cookie = set_cookie(of, &headers, &held, good_for.as_secs());
     Ok(([(header::SET_COOKIE, cookie)], Redirect::to("/dashboard")).into_response())
 }
 
@@ -182,6 +185,7 @@ struct OwnPage {
     /// Where its form goes.
     action: String,
     lifetimes: [(&'static str, u64); 3],
+    may_show_payloads: bool,
     made: Option<MadeLink>,
     lines: Vec<Line>,
 }
@@ -285,6 +289,11 @@ fn may_make(visitor: &Visitor) -> Result<(), Refused> {
     }
 }
 
+/// Nobody gives what he has not, but for an operator, who could make a key that has it.
+fn may_show_payloads(visitor: &Visitor) -> bool {
+    visitor.may(Scope::ReadPayloads) || visitor.is_operator()
+}
+
 async fn page(
     pages: &Pages,
     visitor: &Visitor,
@@ -299,6 +308,7 @@ async fn page(
             Whose::Any => format!("/dashboard/tenants/{tenant}/links"),
         },
         lifetimes: LINK_LIFETIMES,
+        may_show_payloads: may_show_payloads(visitor),
         made,
         lines: lines(pages, tenant).await?,
     })
@@ -315,9 +325,16 @@ async fn made(pages: &Pages, tenant: TenantId, posted: &Posted) -> Result<MadeLi
         .into_iter()
         .find(|(_, seconds)| Some(*seconds) == asked);
     let (lifetime, seconds) = known.ok_or_else(|| Refused::invalid("seconds: no such lifetime"))?;
+    let rights = LinkRights {
+        may_change: fields.has("may_change"),
+        may_read_payloads: fields.has("may_read_payloads"),
+    };
+    if rights.may_read_payloads && !may_show_payloads(visitor) {
+        return Err(Refused::Scope(Scope::ReadPayloads));
+    }
     let draft = LinkDraft {
         name: fields.get("name").unwrap_or_default().to_owned(),
-        scopes: scopes_of_links(fields.has("may_change")),
+        scopes: rights.scopes(),
         good_for: Duration::from_secs(seconds),
     };
     let links = pages.0.app.tenancy().links();

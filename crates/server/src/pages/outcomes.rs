@@ -42,12 +42,13 @@ const fn over(word: &'static str, [shown, bar, tick]: [u64; 3], slot: Option<Slo
 }
 
 /// All that can be chosen.
-pub(super) const ALL: [Over; 5] = [
+pub(super) const ALL: [Over; 6] = [
     over("15m", [900, 15, 180], None),
     over("1h", [3_600, 300, 900], Some(Slot::Minutes)),
     over("6h", [6 * 3_600, 300, 3_600], Some(Slot::Minutes)),
     over("24h", [86_400, 900, 4 * 3_600], Some(Slot::Minutes)),
     over("7d", [7 * 86_400, 3_600, 86_400], Some(Slot::Hour)),
+    over("30d", [30 * 86_400, 86_400, 5 * 86_400], Some(Slot::Day)),
 ];
 
 impl Over {

@@ -1,12 +1,15 @@
 //! Why a page is not shown, in words.
 
 use std::fmt::Display;
+use std::sync::Arc;
 
+use axum::Extension;
 use axum::response::{Html, IntoResponse, Redirect, Response};
 use domain::access::Scope;
 use http::StatusCode;
 
 use super::frame::{Frame, rendered};
+use super::guest::Brand;
 use crate::service::ServiceError;
 
 /// A page that is not shown, or a form that was not done.
@@ -100,6 +103,18 @@ struct Page {
     words: String,
 }
 
+/// Why, for the page that guests see; and where nobody is signed in, what is said in a
+/// frame, where nobody can.
+#[derive(Debug, Clone)]
+pub(super) struct Said(pub(super) String);
+
+/// The page of a guest.
+pub(super) fn page(words: String, brand: &Arc<Brand>) -> Html<String> {
+    let mut frame = Frame::nobody("Not done");
+    frame.brand = Some(Arc::clone(brand));
+    rendered(&Page { frame, words }).unwrap_or_else(|_| Html(String::new()))
+}
+
 impl IntoResponse for Refused {
     fn into_response(self) -> Response {
         match self {
@@ -107,11 +122,18 @@ impl IntoResponse for Refused {
                 let words = format!("This needs a key with the scope {scope}.");
                 Self::new(StatusCode::FORBIDDEN, words).into_response()
             }
-            Self::SignIn => Redirect::to("/dashboard/sign-in").into_response(),
+            Self::SignIn => {
+                let said = "You are signed out here, or were not signed in. Open the link again, \
+                            or load the page around this one again.";
+                let to = Redirect::to("/dashboard/sign-in");
+                (Extension(Said(said.to_owned())), to).into_response()
+            }
             Self::Problem(status, words) => {
                 let frame = Frame::nobody("Not done");
+                let said = Extension(Said(words.clone()));
                 let page = rendered(&Page { frame, words });
-                (status, page.unwrap_or_else(|_| Html(String::new()))).into_response()
+                let page = page.unwrap_or_else(|_| Html(String::new()));
+                (status, said, page).into_response()
             }
         }
     }

@@ -6,7 +6,7 @@ use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Redirect, Response};
 use domain::access::Scope;
 use domain::ids::EventId;
-use engine::ports::ResentEvents;
+use engine::ports::{Destination, ResentEvents};
 
 use super::Asked;
 use super::destination::parsed;
@@ -28,32 +28,48 @@ pub(super) async fn event(
 ) -> Result<Response, Refused> {
     visitor.needs(Scope::Manage)?;
     let id: EventId = id.parse().map_err(|_bad| Refused::not_found("event"))?;
+    let to = fields.get("destination").map(parsed).transpose()?;
     let service = pages.service(visitor.tenant());
     if !sure::is_sure(&fields) {
         service.event(id).await?;
-        let back = format!("/dashboard/events/{id}");
-        let question = Question {
-            asks: "Send this event again?".to_owned(),
-            does: vec![
-                "Each destination where it has been gets it once more, within its limits, also \
-                 where it was delivered. It has the same id, so receivers can tell."
-                    .to_owned(),
-                "Where it still waits, it is left alone.".to_owned(),
-            ],
-            action: format!("{back}/resend"),
-            fields: Vec::new(),
-            button: "Send it again",
-            back,
+        let destination = match to {
+            Some(to) => Some(service.destination(to).await?.destination),
+            None => None,
         };
+        let question = resending(id, destination.as_ref());
         return sure::ask(&pages, &visitor, "/dashboard/events", question).await;
     }
-    let begun = service.resend_event(id, None, None).await?;
+    let begun = service.resend_event(id, to, None).await?;
     let to = match begun.replays.as_slice() {
         [one] => format!("/dashboard/replays/{}", one.progress.id),
         // One for each destination: they are in the list.
         _ => format!("/dashboard/dead-letters?begun={}", begun.replays.len()),
     };
     Ok(Redirect::to(&to).into_response())
+}
+
+fn resending(id: EventId, to: Option<&Destination>) -> Question {
+    let back = format!("/dashboard/events/{id}");
+    let who = match to {
+        Some(to) => format!("{} gets", to.called()),
+        None => "Each destination where it has been gets".to_owned(),
+    };
+    Question {
+        asks: "Send this event again?".to_owned(),
+        does: vec![
+            format!(
+                "{who} it once more, within its limits, also where it was delivered. It has the \
+                 same id, so receivers can tell."
+            ),
+            "Where it still waits, it is left alone.".to_owned(),
+        ],
+        action: format!("{back}/resend"),
+        fields: (to.map(|to| ("destination", to.id.to_string())))
+            .into_iter()
+            .collect(),
+        button: "Send it again",
+        back,
+    }
 }
 
 /// Sends to a destination what it has missed lately.

@@ -5,11 +5,12 @@ use std::time::Duration;
 use axum::extract::{Request, State};
 use axum::response::{Html, IntoResponse, Redirect, Response};
 use domain::access::Scope;
-use engine::ports::{NewSession, SessionKind};
+use engine::ports::{NewSession, Session, SessionKind};
 use http::{StatusCode, header};
 
 use super::Asked;
 use super::frame::{Frame, rendered};
+use super::guest::is_in_frame;
 use super::refused::Refused;
 use super::visitor::{Posted, own_form, set_cookie};
 use crate::service::ServiceError;
@@ -30,8 +31,15 @@ fn page(problem: &'static str) -> Result<Html<String>, Refused> {
     rendered(&Page { frame, problem })
 }
 
-pub(super) async fn show() -> Result<Html<String>, Refused> {
-    page("")
+pub(super) async fn show(
+    State(pages): Asked,
+    headers: http::HeaderMap,
+) -> Result<Html<String>, Refused> {
+    // Nobody signs in with a key in a frame: there it is said that a guest is out.
+    match pages.0.portal.may_be_framed() && is_in_frame(&headers) {
+        true => Err(Refused::SignIn),
+        false => page(""),
+    }
 }
 
 pub(super) async fn begin(State(pages): Asked, request: Request) -> Result<Response, Refused> {
@@ -61,8 +69,20 @@ pub(super) async fn begin(State(pages): Asked, request: Request) -> Result<Respo
         opened_by: None,
     };
     pages.0.sessions.begin_session(&new).await?;
-    let cookie = set_cookie(&headers, &held, SESSION_LIFETIME.as_secs());
+    let seconds = SESSION_LIFETIME.as_secs();
+    let cookie = set_cookie((&pages, &begun(&new)), &headers, &held, seconds);
     Ok(([(header::SET_COOKIE, cookie)], Redirect::to("/dashboard")).into_response())
+}
+
+/// As it is when it begins.
+pub(super) fn begun(new: &NewSession) -> Session {
+    Session {
+        kind: new.kind,
+        tenant: new.tenant,
+        behind: new.behind,
+        scopes: new.scopes,
+        left: new.good_for,
+    }
 }
 
 pub(super) async fn end(
@@ -71,7 +91,8 @@ pub(super) async fn end(
     posted: Posted,
 ) -> Result<Response, Refused> {
     pages.0.sessions.end_session(posted.visitor.digest).await?;
-    let cookie = set_cookie(&headers, "", 0);
+    let of = (&pages, &posted.visitor.session);
+    let cookie = set_cookie(of, &headers, "", 0);
     let to = Redirect::to("/dashboard/sign-in");
     Ok(([(header::SET_COOKIE, cookie)], to).into_response())
 }

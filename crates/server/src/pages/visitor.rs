@@ -3,9 +3,15 @@
 //!
 //! The cookie holds 256 random bits, of which the store knows the digest. It is
 //! `HttpOnly` and `SameSite=Strict`, and `Secure` with the `__Host-` prefix but
-//! where the browser itself calls this machine in plain text. A form is done only if it came from a page of ours
-//! (by `Origin`, or `Sec-Fetch-Site`) and carries the session's token, which is
-//! another digest of what the cookie holds.
+//! where the browser itself calls this machine in plain text.
+//!
+//! A browser sends no strict cookie to a page in another site's frame. So a link that is
+//! opened in a frame, where the platform may frame it, has a cookie of another name, with
+//! `SameSite=None` and `Partitioned`: it goes to us in frames of that one site.
+//!
+//! A form is done only if it came from a page of ours (by `Origin`, or `Sec-Fetch-Site`)
+//! and carries the session's token, which is another digest of what the cookie holds.
+//! That holds in a frame too, where the cookie alone proves nothing.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,11 +21,12 @@ use domain::access::Scope;
 use domain::ids::TenantId;
 use engine::ports::{Session, Thing};
 use http::request::Parts;
-use http::{HeaderMap, StatusCode, header};
+use http::{Extensions, HeaderMap, StatusCode, header};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
 use super::Pages;
+use super::guest::{Guest, is_guest, is_in_frame};
 use super::refused::Refused;
 use crate::service::bulkhead::Place;
 use crate::service::links::digest;
@@ -81,7 +88,7 @@ impl Visitor {
 impl FromRequestParts<Pages> for Visitor {
     type Rejection = Refused;
     async fn from_request_parts(parts: &mut Parts, pages: &Pages) -> Result<Self, Refused> {
-        let visitor = identify(&parts.headers, pages).await?;
+        let visitor = identify(&parts.headers, &parts.extensions, pages).await?;
         let visitor = visitor.ok_or(Refused::SignIn)?;
         visitor.needs(Scope::Read)?;
         let place = pages.service(visitor.home()).read().await?;
@@ -97,6 +104,7 @@ impl FromRequestParts<Pages> for Visitor {
 /// Who it is, if the session is good.
 pub(super) async fn identify(
     headers: &HeaderMap,
+    extensions: &Extensions,
     pages: &Pages,
 ) -> Result<Option<Visitor>, Refused> {
     let Some(held) = cookie(headers) else {
@@ -105,6 +113,9 @@ pub(super) async fn identify(
     let digest = digest(&held);
     let session = session(pages, digest).await?;
     let session = session.filter(|session| session.kind.shows_pages());
+    if let (Some(session), Some(guest)) = (&session, extensions.get::<Guest>()) {
+        guest.note(session);
+    }
     Ok(session.map(|session| Visitor {
         session,
         digest,
@@ -154,7 +165,7 @@ impl Fields {
 impl FromRequest<Pages> for Posted {
     type Rejection = Refused;
     async fn from_request(request: Request, pages: &Pages) -> Result<Self, Refused> {
-        let visitor = identify(request.headers(), pages).await?;
+        let visitor = identify(request.headers(), request.extensions(), pages).await?;
         let visitor = visitor.ok_or(Refused::SignIn)?;
         let (origin, uri) = (origin(request.headers()), request.uri().clone());
         let fields = own_form(request, pages).await?;
@@ -213,8 +224,33 @@ fn is_ours(headers: &HeaderMap) -> bool {
     }
 }
 
-const PLAIN: &str = "paceline-session";
-const SECURE: &str = "__Host-paceline-session";
+/// Where a browser keeps what it holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Jar {
+    /// For our own pages, and nobody's frames.
+    Own,
+    /// For frames of the site that it was set in.
+    Framed,
+}
+
+impl Jar {
+    /// For a session that begins or ends with this request.
+    fn of(pages: &Pages, headers: &HeaderMap, session: &Session) -> Self {
+        let may_be_framed = pages.0.portal.may_be_framed() && is_guest(session);
+        match may_be_framed && is_in_frame(headers) {
+            true => Self::Framed,
+            false => Self::Own,
+        }
+    }
+
+    /// In plain text to this machine, and over TLS.
+    const fn names(self) -> [&'static str; 2] {
+        match self {
+            Self::Own => ["paceline-session", "__Host-paceline-session"],
+            Self::Framed => ["paceline-guest", "__Host-paceline-guest"],
+        }
+    }
+}
 
 fn cookie(headers: &HeaderMap) -> Option<String> {
     let cookies = headers.get_all(header::COOKIE).into_iter();
@@ -224,23 +260,22 @@ fn cookie(headers: &HeaderMap) -> Option<String> {
     let named: Vec<_> = pairs
         .filter_map(|pair| pair.trim().split_once('='))
         .collect();
-    // Behind a proxy that calls us by another name, the secure one is there.
-    let plain = Some(PLAIN).filter(|_| is_this_machine(headers));
-    let mut found = [Some(SECURE), plain]
-        .into_iter()
-        .flatten()
-        .filter_map(|name| {
-            let one = named.iter().find(|(one, _)| *one == name);
-            one.map(|(_, value)| (*value).to_owned())
-        });
+    // An operator may look at a customer's frame: each page has the session of its own.
+    let jars = match is_in_frame(headers) {
+        true => [Jar::Framed, Jar::Own],
+        false => [Jar::Own, Jar::Framed],
+    };
+    let is_here = is_this_machine(headers);
+    let names = jars.into_iter().flat_map(|jar| {
+        let [plain, secure] = jar.names();
+        // Behind a proxy that calls us by another name, the secure one is there.
+        [Some(secure), Some(plain).filter(|_| is_here)]
+    });
+    let mut found = names.flatten().filter_map(|name| {
+        let one = named.iter().find(|(one, _)| *one == name);
+        one.map(|(_, value)| (*value).to_owned())
+    });
     found.next()
-}
-
-fn name(headers: &HeaderMap) -> &'static str {
-    match is_this_machine(headers) && !is_by_tls(headers) {
-        true => PLAIN,
-        false => SECURE,
-    }
 }
 
 /// By what the browser calls us: it sends `Secure` cookies nowhere else in
@@ -266,11 +301,24 @@ fn is_by_tls(headers: &HeaderMap) -> bool {
     origin.is_some_and(|origin| origin.as_bytes().starts_with(b"https://"))
 }
 
-/// Sets what the browser holds, for so long.
-pub(super) fn set_cookie(headers: &HeaderMap, held: &str, seconds: u64) -> String {
-    let name = name(headers);
-    let secure = if name == SECURE { "; Secure" } else { "" };
-    format!("{name}={held}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}")
+/// Sets what the browser holds of a session, for so long.
+pub(super) fn set_cookie(
+    (pages, session): (&Pages, &Session),
+    headers: &HeaderMap,
+    held: &str,
+    seconds: u64,
+) -> String {
+    let jar = Jar::of(pages, headers, session);
+    let is_plain = is_this_machine(headers) && !is_by_tls(headers);
+    let [plain, secure] = jar.names();
+    let name = if is_plain { plain } else { secure };
+    let keeps = match (jar, is_plain) {
+        (Jar::Own, true) => "SameSite=Strict",
+        (Jar::Own, false) => "SameSite=Strict; Secure",
+        // To their own machine browsers send a secure one in plain text as well.
+        (Jar::Framed, _) => "SameSite=None; Secure; Partitioned",
+    };
+    format!("{name}={held}; Path=/; Max-Age={seconds}; HttpOnly; {keeps}")
 }
 
 fn token(held: &str) -> String {

@@ -101,6 +101,12 @@ pub(super) fn percent(percent: f64) -> String {
     }
 }
 
+/// `99.53 %`, rounded down: what failed once has not succeeded always.
+pub(super) fn success(percent: f64) -> String {
+    let hundredths = (percent * 100.0).floor() / 100.0;
+    format!("{hundredths} %")
+}
+
 /// `12,345`.
 pub(super) fn large(number: u64) -> String {
     let digits = number.to_string();

@@ -13,8 +13,8 @@ use rand::rngs::StdRng;
 
 use crate::config::{
     ApiConfig, IngestConfig, KeepConfig, LinksConfig, ListenConfig, MailConfig, OperatorConfig,
-    QueueConfig, RequestConfig, ScheduleConfig, SecretKeysConfig, ShownConfig, ShutdownConfig,
-    StoreConfig, TargetConfig, TlsConfig, TracesConfig, WorkerConfig,
+    PortalConfig, QueueConfig, RequestConfig, ScheduleConfig, SecretKeysConfig, ShownConfig,
+    ShutdownConfig, StoreConfig, TargetConfig, TlsConfig, TracesConfig, WorkerConfig,
 };
 use crate::edge::{self, Mint};
 
@@ -33,6 +33,8 @@ pub struct RoleConfig {
     pub api: Option<ApiConfig>,
     /// The same.
     pub tls: Option<TlsConfig>,
+    /// The same.
+    pub portal: Option<PortalConfig>,
     /// `None` for a role that takes no events in.
     pub ingest: Option<IngestConfig>,
     /// `None` for a role that neither makes secrets nor signs.

@@ -14,6 +14,7 @@ use crate::config::require_shared;
 use crate::edge::Mint;
 use crate::listening::Tls;
 use crate::parts::Parts;
+use crate::portal::Portal;
 use crate::traces::Tracing;
 use crate::{api_key, exported, health, managed, secret_keys};
 
@@ -29,6 +30,8 @@ pub struct Ready {
     pub(super) key: Option<SecretString>,
     /// The API's certificate.
     pub(super) tls: Option<Tls>,
+    /// How pages by link look.
+    pub(super) portal: Portal,
     pub(super) cluster: Option<Cluster>,
     /// Where traces are recorded.
     pub(super) tracing: Option<Tracing>,
@@ -63,6 +66,10 @@ impl Ready {
         let tls = match &config.tls {
             Some(tls) => Tls::load(tls)?,
             None => None,
+        };
+        let portal = match &config.portal {
+            Some(portal) => Portal::load(portal)?,
+            None => Portal::default(),
         };
         let ring = match &config.secret_keys {
             Some(keys) => Some(secret_keys::resolve(
@@ -99,6 +106,7 @@ impl Ready {
             vault: ring.map(|ring| Arc::new(ring) as Arc<dyn Vault>),
             key,
             tls,
+            portal,
             cluster,
             tracing,
             metrics,

@@ -30,6 +30,7 @@ use crate::listening::{Listening, Tls};
 use crate::managed::{self, ManagedDestinations};
 use crate::pages::Pages;
 use crate::parts::Parts;
+use crate::portal::Portal;
 use crate::traces::Tracing;
 use crate::{welcome, work};
 
@@ -110,6 +111,7 @@ impl Ready {
                 let api = Api {
                     listener: listeners.main,
                     tls: self.tls,
+                    portal: self.portal,
                     metrics: at,
                     key,
                     served,
@@ -177,6 +179,7 @@ impl Probes {
 struct Api {
     listener: TcpListener,
     tls: Option<Tls>,
+    portal: Portal,
     metrics: MetricsAt,
     key: SecretString,
     /// Told when the last request is answered.
@@ -265,6 +268,7 @@ impl Starting<'_> {
             key: &api.key,
             manage_per_second: manage.map_or(MANAGE_PER_SECOND, |api| api.manage_per_second),
             public_url: self.config.links.public_url.clone(),
+            portal: api.portal,
             vault: self.vault(),
             intake: front::intake(self.parts, self.config.ingest, entrance),
             target: &self.config.target,

@@ -177,9 +177,42 @@ pub fn digest(held: &str) -> [u8; 32] {
     Sha256::digest(held.as_bytes()).into()
 }
 
-/// What links may do: no keys, no secrets, no other tenant.
-#[must_use]
-pub fn scopes_of_links(may_change: bool) -> Scopes {
-    let manage = may_change.then_some(Scope::Manage);
-    manage.into_iter().chain([Scope::Read]).collect()
+/// What a link may do beside showing: never keys, links or another tenant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LinkRights {
+    /// What the scope `manage` may.
+    pub may_change: bool,
+    /// See what events carry.
+    pub may_read_payloads: bool,
+}
+
+impl LinkRights {
+    /// As scopes.
+    #[must_use]
+    pub fn scopes(self) -> Scopes {
+        let manage = self.may_change.then_some(Scope::Manage);
+        let payloads = self.may_read_payloads.then_some(Scope::ReadPayloads);
+        let beside = manage.into_iter().chain(payloads);
+        beside.chain([Scope::Read]).collect()
+    }
+
+    /// In a list.
+    #[must_use]
+    pub const fn words(self) -> &'static str {
+        match (self.may_change, self.may_read_payloads) {
+            (true, true) => "changes, with payloads",
+            (true, false) => "changes",
+            (false, true) => "shows, with payloads",
+            (false, false) => "shows",
+        }
+    }
+
+    /// Of the scopes that a link has.
+    #[must_use]
+    pub const fn of(scopes: Scopes) -> Self {
+        Self {
+            may_change: scopes.contains(Scope::Manage),
+            may_read_payloads: scopes.contains(Scope::ReadPayloads),
+        }
+    }
 }

@@ -261,7 +261,7 @@ mod tests {
                 0 => OperationalType::BreakerOpened.as_str().to_owned(),
                 _ => OperationalType::DeadLetters.as_str().to_owned(),
             },
-            destination: DestinationId(Uuid::nil()),
+            destination: Some(DestinationId(Uuid::nil())),
             tenant: TenantId(Uuid::nil()),
             details: String::new(),
         };

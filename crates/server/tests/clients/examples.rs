@@ -22,6 +22,12 @@ fn a_platform_onboards_its_customers_with_one_key() {
             "delivered 400",
             "audited: 15 endpoints were never sent faster than 50 a second",
         ];
+        let (link, words) = words.split_last().unwrap();
         assert_eq!(words, expected, "{said}");
+        let at = format!(
+            "customer-0 mends his endpoints for an hour at {}/dashboard/links/",
+            site.url()
+        );
+        assert!(link.starts_with(&at), "{said}");
     }
 }

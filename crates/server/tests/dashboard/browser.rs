@@ -189,6 +189,16 @@ async fn drawings_say_their_numbers() {
     }
     let hour = format!("[data-live='{id}.failed-hour']");
     browser.until(&hour, |text| text == "100 %").await;
+    let said = |text: &str| text.contains("24 h") && text.contains("0 %");
+    browser.until("#statistics", said).await;
+    let path = format!("/v1/destinations/{id}/statistics");
+    let told = site.api("GET", &path, json!({}));
+    for span in ["last_day", "last_30_days"] {
+        let counts = ["requests", "succeeded", "failed"].map(|name| told[span][name].as_u64());
+        assert_eq!(counts, [Some(3), Some(0), Some(3)], "{told}");
+        assert_eq!(told[span]["succeeded_percent"], 0.0, "{told}");
+        assert!(told[span]["p50_ms"].is_number(), "{told}");
+    }
     browser.is_accessible("destination over a week").await;
     browser.is_quiet().await;
     browser.end().await;

@@ -12,8 +12,10 @@
 mod ask;
 mod browser;
 mod driver;
+mod guests;
 #[path = "../isolation/place.rs"]
 mod place;
+mod portal;
 mod site;
 mod visit;
 mod walk;

@@ -28,6 +28,11 @@ impl Drop for Site {
 
 impl Site {
     pub(crate) async fn start() -> Self {
+        Self::start_with(&[]).await
+    }
+
+    /// With these settings besides.
+    pub(crate) async fn start_with(settings: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let port = TcpListener::bind("127.0.0.1:0")
             .unwrap()
@@ -47,6 +52,7 @@ impl Site {
                 "localhost:*",
             ])
             .args(["--listen", &format!("127.0.0.1:{port}")])
+            .args(settings)
             .stdout(Stdio::null())
             .spawn()
             .unwrap();

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use server::config::{PublicUrl, TargetConfig};
 use server::edge::Mint;
 use server::front::{self, Front, FrontOptions};
+use server::portal::Portal;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tower::ServiceExt;
 
@@ -38,17 +39,26 @@ pub(crate) struct Page {
 /// Somebody who is signed in.
 #[derive(Clone)]
 pub(crate) struct Visitor {
-    cookie: String,
+    pub(crate) cookie: String,
     pub(crate) token: String,
 }
 
 impl World {
     pub(crate) async fn over(place: Place) -> Self {
-        Self::found_at(place, None).await
+        Self::made(place, None, Portal::default()).await
     }
 
     /// With links that begin with this.
-    pub(crate) async fn found_at(place: Place, public_url: Option<PublicUrl>) -> Self {
+    pub(crate) async fn found_at(place: Place, public_url: PublicUrl) -> Self {
+        Self::made(place, Some(public_url), Portal::default()).await
+    }
+
+    /// Whose pages by link look so.
+    pub(crate) async fn with_portal(portal: Portal) -> Self {
+        Self::made(Place::sqlite(), None, portal).await
+    }
+
+    async fn made(place: Place, public_url: Option<PublicUrl>, portal: Portal) -> Self {
         let parts = place.parts().await;
         let stop = CancellationToken::new();
         let vault: Arc<dyn Vault> = Arc::new(KeyRing::parse(SECRET_KEY).unwrap());
@@ -60,6 +70,7 @@ impl World {
         let options = FrontOptions {
             manage_per_second: server::config::MANAGE_PER_SECOND,
             public_url,
+            portal,
             key: &SecretString::from(ADMIN),
             vault,
             intake: front::intake(&parts, None, assembly.entrance.unwrap()),
@@ -83,7 +94,7 @@ impl World {
             true => String::new(),
             false => {
                 let bytes = body.collect().await.unwrap().to_bytes();
-                String::from_utf8(bytes.to_vec()).unwrap()
+                String::from_utf8_lossy(&bytes).into_owned()
             }
         };
         Page {

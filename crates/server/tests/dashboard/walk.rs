@@ -361,8 +361,7 @@ async fn a_link_opens_its_tenants_pages_and_no_more(world: &World) {
         .get(&guest, &format!("/dashboard/destinations/{other}"))
         .await;
     assert_eq!(page.status, 404);
-    let secrets = format!("/dashboard/destinations/{id}/secrets");
-    assert_eq!(world.post(&guest, &secrets, &[]).await.status, 403);
+    it_rotates_a_secret_and_shows_it_once(world, (&guest, &key), &id).await;
     assert_eq!(
         world.post(&guest, "/dashboard/links", &fields).await.status,
         403
@@ -375,11 +374,36 @@ async fn a_link_opens_its_tenants_pages_and_no_more(world: &World) {
     assert_eq!(page.status, 404);
 }
 
+async fn it_rotates_a_secret_and_shows_it_once(
+    world: &World,
+    (guest, key): (&Visitor, &str),
+    id: &str,
+) {
+    let page = format!("/dashboard/destinations/{id}");
+    let secrets = format!("{page}/secrets");
+    let wrong = world.post(guest, &secrets, &[("overlap", "7")]).await;
+    assert_eq!(wrong.status, 422, "{}", wrong.text);
+    let rotated = world.post(guest, &secrets, &[("overlap", "3600")]).await;
+    assert_eq!(rotated.status, 200, "{}", rotated.text);
+    let said = "Rotated. The secrets before it sign for an hour longer.";
+    assert!(rotated.text.contains(said), "{}", rotated.text);
+    let (_, rest) = rotated.text.split_once("id=\"secret\">whsec_").unwrap();
+    let secret = rest.split('<').next().unwrap();
+    assert!(secret.len() > 30, "{secret}");
+    let again = world.get(guest, &page).await;
+    assert!(!again.text.contains(secret), "it is shown once");
+    let kept = format!("/v1/destinations/{id}/secrets");
+    let kept = world.api(key, Method::GET, &kept, json!({})).await;
+    let kept = kept["secrets"].as_array().unwrap();
+    let ends: Vec<_> = kept.iter().map(|one| one["expires_at"].is_null()).collect();
+    assert_eq!(ends, [true, false], "both sign, the old one for a while");
+}
+
 /// Whatever the browser calls it, and whatever host a program asks.
 #[tokio::test]
 async fn links_begin_with_the_public_url() {
     let public = "https://hooks.example".parse().unwrap();
-    let world = World::found_at(Place::sqlite(), Some(public)).await;
+    let world = World::found_at(Place::sqlite(), public).await;
     let (tenant, key, _) = world.tenant("ours", &["manage", "read"]).await;
     let maker = world.sign_in(&key).await;
     let page = world.post(&maker, "/dashboard/links", &[("seconds", "3600")]);
@@ -942,13 +966,24 @@ async fn what_an_event_carries_is_shown_to_those_who_may_see_it(world: &World) {
         let event = world.api(&key, Method::POST, "/v1/events", body).await;
         let session = world.sign_in(&key).await;
         let path = format!("/dashboard/events/{}", event["id"].as_str().unwrap());
-        let page = world.get(&session, &path).await.text;
-        let shown = page.contains("&#60;b&#62;1 &#38; 2&#60;/b&#62;");
-        assert_eq!(
-            (shown, page.contains("id=\"payload\"")),
-            (scopes.len() == 4, shown),
-            "{page}"
-        );
+        let shows = async |session: &Visitor| {
+            let page = world.get(session, &path).await.text;
+            let shown = page.contains("&#60;b&#62;1 &#38; 2&#60;/b&#62;");
+            assert_eq!(page.contains("id=\"payload\""), shown, "{page}");
+            shown
+        };
+        let may = scopes.len() == 4;
+        assert_eq!(shows(&session).await, may);
+        // So do links of whoever may, and nobody else makes any.
+        let fields = [("seconds", "3600"), ("may_read_payloads", "on")];
+        let made = world.post(&session, "/dashboard/links", &fields).await;
+        assert_eq!(made.status.as_u16(), if may { 200 } else { 403 });
+        if let Some((_, rest)) = made.text.split_once("<a id=\"made\" href=\"") {
+            let url = rest.split('"').next().unwrap();
+            let link = url.strip_prefix(&format!("http://{HOST}")).unwrap();
+            let opened = world.form(link, None, &[]).await;
+            assert!(shows(&world.visitor(&opened).await).await);
+        }
     }
 }
 

@@ -85,6 +85,7 @@ pub(crate) const ROWS: &[Row] = &[
         Reach::Named,
     ),
     row("GET /v1/destinations/{id}/explanation", None, Reach::Named),
+    row("GET /v1/destinations/{id}/statistics", None, Reach::Named),
     row("GET /v1/standings", None, Reach::Own),
     row("GET /v1/compliance", None, Reach::Own),
     row(

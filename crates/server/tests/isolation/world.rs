@@ -22,7 +22,8 @@ use server::access::Gate;
 use server::api::{self, App};
 use server::config::SignatureConfig;
 use server::edge::Mint;
-use server::pages::{self, Pages};
+use server::pages::{self, Pages, PagesOptions};
+use server::portal::Portal;
 use server::service::rate::IngestRates;
 use server::service::secrets::Signing;
 use server::service::{Books, Intake, Registers, Service, Tenancy};
@@ -182,7 +183,12 @@ impl World {
             signing,
         );
         let app = App::new(service, tenancy, gate, server::config::MANAGE_PER_SECOND);
-        let dashboard = Pages::new(app.clone(), &all, SignatureConfig::default(), stop.clone());
+        let looks = PagesOptions {
+            signature: SignatureConfig::default(),
+            portal: Portal::default(),
+            shutdown: stop.clone(),
+        };
+        let dashboard = Pages::new(app.clone(), &all, looks);
         let router = api::router(app).merge(pages::router(dashboard));
         let behind = Behind {
             store: parts.store,

@@ -1,4 +1,4 @@
-//! The tally and the ledger tell the same: each start is counted once, in slots of both
+//! The tally and the ledger tell the same: each start is counted once, in slots of all
 //! lengths, by what came of it. Two things may differ: what was given up is counted as
 //! unknown although its outcome came later, and a destination that is deleted is counted
 //! no further.

@@ -1,0 +1,210 @@
+//! Customers in a real browser: with a link of a platform's, in a tab and in its frame.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::Command;
+use std::thread;
+
+use fantoccini::Locator;
+use serde_json::json;
+
+use crate::driver::Browser;
+use crate::site::{KEY, Site};
+
+/// A platform's own page, on a site of its own: to browsers `localhost` is another one
+/// than `127.0.0.1`.
+struct Platform {
+    origin: String,
+    listener: TcpListener,
+}
+
+impl Platform {
+    fn new() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        Self {
+            origin: format!("http://localhost:{port}"),
+            listener,
+        }
+    }
+
+    /// Serves its one page until the test's process ends.
+    fn frames(self, url: &str) -> String {
+        let page = format!(
+            "<!doctype html><html lang=en><title>Acme</title><h1>Acme</h1>\
+             <iframe id=portal title=Webhooks src=\"{url}\" width=1000 height=700></iframe>"
+        );
+        let Self { origin, listener } = self;
+        thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                // A browser may open more than it uses.
+                let page = page.clone();
+                thread::spawn(move || answer(stream, &page));
+            }
+        });
+        origin
+    }
+}
+
+fn answer(mut stream: TcpStream, page: &str) -> std::io::Result<()> {
+    let lines = BufReader::new(stream.try_clone()?).lines();
+    let head = lines
+        .map_while(Result::ok)
+        .take_while(|line| !line.is_empty());
+    head.for_each(drop);
+    let length = page.len();
+    write!(
+        stream,
+        "HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: {length}\r\n\
+         connection: close\r\n\r\n{page}"
+    )
+}
+
+/// What a customer's link opens.
+fn link(site: &Site) -> String {
+    let tenant = site.api("POST", "/v1/tenants", json!({"name": "a customer"}));
+    let links = format!("/v1/tenants/{}/links", tenant["id"].as_str().unwrap());
+    let made = site.api("POST", &links, json!({"may_change": true}));
+    site.url(made["url"].as_str().unwrap())
+}
+
+async fn enter_frame(browser: &Browser, page: &str) {
+    browser.client.goto(page).await.unwrap();
+    let frame = browser.client.find(Locator::Css("#portal")).await.unwrap();
+    frame.enter_frame().await.unwrap();
+}
+
+/// Its cookie goes through other sites' frames, and its forms are done there; but only
+/// in those of the platform.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_customer_adds_a_destination_in_the_platforms_frame() {
+    let (platform, stranger) = (Platform::new(), Platform::new());
+    let site = Site::start_with(&[
+        "--frame-ancestors",
+        &platform.origin,
+        "--portal-name",
+        "Acme hooks",
+        "--portal-accent",
+        "#ffd400",
+    ])
+    .await;
+    let link = link(&site);
+    let (platform, stranger) = (platform.frames(&link), stranger.frames(&link));
+    let browser = Browser::start().await;
+    enter_frame(&browser, &platform).await;
+    browser.click("form button.main").await;
+    browser.until("h1", |text| text == "Overview").await;
+    browser.until(".brand", |text| text == "Acme hooks").await;
+    browser.click("#add").await;
+    browser
+        .until("h1", |text| text == "Add a destination")
+        .await;
+    browser.picture("framed").await;
+    browser.fill("#url", &site.receiver.url(1)).await;
+    browser.fill("#name", "orders").await;
+    browser.click("#save").await;
+    browser
+        .until("#secret", |text| text.starts_with("whsec_"))
+        .await;
+    browser.is_accessible("framed, in yellow").await;
+    browser.click("#pause").await;
+    browser.until("#state", |text| text == "paused").await;
+    browser.until("#stream", |text| text == "Live.").await;
+    browser.is_quiet().await;
+    // Nobody signs in with a key there: it is said, and no form is shown.
+    browser.click("form.who button").await;
+    browser
+        .until("main", |text| text.contains("You are signed out here"))
+        .await;
+
+    browser.client.enter_parent_frame().await.unwrap();
+    enter_frame(&browser, &stranger).await;
+    let form = browser.client.find(Locator::Css("form")).await;
+    assert!(form.is_err(), "it is in a stranger's frame");
+    browser.end().await;
+}
+
+/// What the program in `examples/saas` leaves to the customer, who has a link.
+fn onboarded(site: &Site) -> String {
+    let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/saas/onboard.py");
+    let said = Command::new("python3")
+        .arg(program)
+        .args([&site.url(""), "3", "24"])
+        .env("PACELINE_API_KEY", KEY)
+        .output()
+        .unwrap();
+    let text = String::from_utf8(said.stdout).unwrap();
+    let error = String::from_utf8_lossy(&said.stderr);
+    assert!(said.status.success(), "{text}{error}");
+    let (_, link) = text.trim_end().rsplit_once(' ').unwrap();
+    link.to_owned()
+}
+
+/// A platform onboards its customers with one key, and one of them helps himself: adds
+/// an endpoint, tries it, mends it, sees what it gets, and gets what it has missed.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_platforms_customer_helps_himself() {
+    let site = Site::start().await;
+    let link = onboarded(&site);
+    let browser = Browser::start().await;
+    browser.client.goto(&link).await.unwrap();
+    browser.click("form button.main").await;
+    browser.until("h1", |text| text == "Overview").await;
+    browser
+        .until("main", |text| text.contains("/customer-0/orders"))
+        .await;
+
+    let missing = site.receiver.url(1).replace("127.0.0.1", "127.0.0.2");
+    browser.click("#add").await;
+    browser.fill("#url", &missing).await;
+    browser.fill("#name", "mine").await;
+    browser.fill("#event_types", "order.*").await;
+    browser.click("#save").await;
+    browser
+        .until("#secret", |text| text.starts_with("whsec_"))
+        .await;
+    browser.click("#trial").await;
+    browser.until("h1", |text| text == "Event").await;
+    browser.until("main", |text| text.contains("failed")).await;
+    browser.click("tbody th a").await;
+    browser.click("#edit").await;
+    browser.fill("#url", &site.receiver.url(1)).await;
+    browser.click("#save").await;
+    browser.until("h1", |text| text == "mine").await;
+    browser.click("#trial").await;
+    browser
+        .until("main", |text| text.contains("succeeded"))
+        .await;
+    browser
+        .until("#payload", |text| text.contains("\"test\":true"))
+        .await;
+    browser
+        .click("tbody td a[href*='/dashboard/attempts/']")
+        .await;
+    browser
+        .until("#payload", |text| text.contains("\"test\":true"))
+        .await;
+    browser
+        .until("main", |text| text.contains("webhook-signature"))
+        .await;
+
+    browser.client.back().await.unwrap();
+    browser.click("tbody th a").await;
+    browser.click("#resend").await;
+    browser
+        .until("h1", |text| text == "Resend what mine has missed?")
+        .await;
+    browser.click("#sure").await;
+    // Eight of the 24 events were this customer's.
+    browser.until("#delivered", |text| text == "8").await;
+    browser
+        .client
+        .goto(&site.url("/dashboard/audit"))
+        .await
+        .unwrap();
+    browser.until("h1", |text| text == "Audit").await;
+    browser.until("main", |text| text.contains("mine")).await;
+    browser.is_quiet().await;
+    browser.end().await;
+}
