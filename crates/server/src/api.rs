@@ -175,6 +175,11 @@ impl Modify for BearerKey {
 }
 
 fn routes() -> OpenApiRouter<App> {
+    of_destinations().merge(of_events()).merge(of_tenants())
+}
+
+/// What a destination has, and what is read of it.
+fn of_destinations() -> OpenApiRouter<App> {
     OpenApiRouter::new()
         .routes(routes!(destinations::create, destinations::list))
         .routes(routes!(
@@ -188,6 +193,44 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(destination_health::pause))
         .routes(routes!(destination_health::resume))
         .routes(routes!(operations::alerts, operations::change_alerts))
+        .routes(routes!(smart_delivery::show, smart_delivery::change))
+        .routes(routes!(handshake::show, handshake::ask))
+        .routes(routes!(compliance::report))
+        .routes(routes!(standings::explain))
+        .routes(routes!(standings::list))
+        .routes(routes!(statistics::show))
+        .routes(routes!(plan::try_limits))
+        .routes(routes!(attempts::list))
+        .routes(routes!(retries::show, retries::set))
+        .routes(routes!(batches::show, batches::set))
+        .routes(routes!(cancel::backlog))
+        .routes(routes!(resend::events))
+        .routes(routes!(secrets::list, secrets::create))
+        .routes(routes!(secrets::delete))
+}
+
+/// Events, and what becomes of them.
+fn of_events() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(attempts::find))
+        .routes(routes!(cancel::attempt))
+        .routes(routes!(dead_letters::list))
+        .routes(routes!(dead_letters::show))
+        .routes(routes!(replays::list, replays::create))
+        .routes(routes!(replays::preview))
+        .routes(routes!(replays::show))
+        .routes(routes!(replays::cancel))
+        .routes(routes!(resend::event))
+        .routes(routes!(events::list, events::post))
+        .routes(routes!(events::post_batch))
+        .routes(routes!(bulk::post_bulk))
+        .routes(routes!(events::show))
+        .routes(routes!(events::payload))
+}
+
+/// Tenants, who may do what for them, and what all of them share.
+fn of_tenants() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
         .routes(routes!(
             operations::tenant_alerts,
             operations::change_tenant_alerts
@@ -197,35 +240,7 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(operations::events))
         .routes(routes!(notices::list, notices::create))
         .routes(routes!(notices::delete))
-        .routes(routes!(smart_delivery::show, smart_delivery::change))
-        .routes(routes!(handshake::show, handshake::ask))
-        .routes(routes!(compliance::report))
-        .routes(routes!(standings::explain))
-        .routes(routes!(standings::list))
-        .routes(routes!(statistics::show))
         .routes(routes!(fleet::list))
-        .routes(routes!(plan::try_limits))
-        .routes(routes!(attempts::list))
-        .routes(routes!(attempts::find))
-        .routes(routes!(retries::show, retries::set))
-        .routes(routes!(batches::show, batches::set))
-        .routes(routes!(cancel::backlog))
-        .routes(routes!(cancel::attempt))
-        .routes(routes!(dead_letters::list))
-        .routes(routes!(dead_letters::show))
-        .routes(routes!(replays::list, replays::create))
-        .routes(routes!(replays::preview))
-        .routes(routes!(replays::show))
-        .routes(routes!(replays::cancel))
-        .routes(routes!(resend::event))
-        .routes(routes!(resend::events))
-        .routes(routes!(secrets::list, secrets::create))
-        .routes(routes!(secrets::delete))
-        .routes(routes!(events::list, events::post))
-        .routes(routes!(events::post_batch))
-        .routes(routes!(bulk::post_bulk))
-        .routes(routes!(events::show))
-        .routes(routes!(events::payload))
         .routes(routes!(event_types::list, event_types::create))
         .routes(routes!(
             event_types::show,

@@ -169,6 +169,21 @@ pub fn router(pages: Pages) -> Router {
         .route("/dashboard/audit", get(audit::show))
         .route("/dashboard/requests", get(requests::list))
         .route("/dashboard/requests/{id}", post(requests::decide))
+        .merge(of_tenants())
+        .layer(DefaultBodyLimit::max(MAX_FORM_BYTES))
+        .route_layer(middleware::from_fn(to_its_end))
+        .route("/dashboard/assets/{name}", get(assets::serve))
+        .layer(middleware::from_fn_with_state(
+            pages.clone(),
+            guard::guarded,
+        ))
+        .layer(middleware::from_fn_with_state(app, request_id::assign))
+        .with_state(pages)
+}
+
+/// Tenants, their keys and their links.
+fn of_tenants() -> Router<Pages> {
+    Router::new()
         .route(
             "/dashboard/tenants",
             get(tenants::list).post(tenants::create),
@@ -183,15 +198,6 @@ pub fn router(pages: Pages) -> Router {
         .route("/dashboard/tenants/{id}/links", post(links::make))
         .route("/dashboard/tenants/{id}/links/{link}", post(links::end))
         .route("/dashboard/links", get(links::own).post(links::make_own))
-        .layer(DefaultBodyLimit::max(MAX_FORM_BYTES))
-        .route_layer(middleware::from_fn(to_its_end))
-        .route("/dashboard/assets/{name}", get(assets::serve))
-        .layer(middleware::from_fn_with_state(
-            pages.clone(),
-            guard::guarded,
-        ))
-        .layer(middleware::from_fn_with_state(app, request_id::assign))
-        .with_state(pages)
 }
 
 /// In a task of its own: neither a browser that leaves nor a time-out of ours

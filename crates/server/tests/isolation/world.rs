@@ -23,6 +23,7 @@ use server::api::{self, App};
 use server::config::SignatureConfig;
 use server::edge::Mint;
 use server::pages::{self, Pages, PagesOptions};
+use server::parts::Parts;
 use server::portal::Portal;
 use server::service::rate::IngestRates;
 use server::service::secrets::Signing;
@@ -135,6 +136,15 @@ pub(crate) struct Page {
     pub(crate) html: String,
 }
 
+fn registers(parts: &Parts) -> Registers {
+    Registers {
+        tenants: parts.stored.clone(),
+        keys: parts.stored.clone(),
+        sessions: parts.stored.clone(),
+        event_types: parts.stored.clone(),
+    }
+}
+
 impl World {
     pub(crate) async fn over(place: Place) -> Self {
         let parts = place.parts().await;
@@ -148,13 +158,7 @@ impl World {
         tokio::spawn(back.run(stop.clone()));
         let mint = Arc::new(Mint::from_system().unwrap());
         let gate = Arc::new(Gate::new(parts.stored.clone(), &SecretString::from(ADMIN)));
-        let registers = Registers {
-            tenants: parts.stored.clone(),
-            keys: parts.stored.clone(),
-            sessions: parts.stored.clone(),
-            event_types: parts.stored.clone(),
-        };
-        let tenancy = Tenancy::new(registers, gate.clone(), mint.clone());
+        let tenancy = Tenancy::new(registers(&all), gate.clone(), mint.clone());
         let vault = KeyRing::parse(&server::secret_keys::new_key(&mint)).unwrap();
         let signing = Signing {
             secrets: parts.stored.clone(),
