@@ -15,10 +15,11 @@ use domain::limit::{Count, Period, Shape};
 use domain::margin;
 use domain::policy::LimitSettings;
 use domain::retention::{Kept, Retention};
+use domain::share::Room;
 use domain::smart::{Reason, SmartDelivery};
 use domain::time::Timestamp;
 use engine::ports::{
-    Catalog, CatalogError, ClaimAnswer, DEFAULT_TENANT, NextTry, Outcome, Retain, RetainRules,
+    Catalog, CatalogError, ClaimAnswer, DEFAULT_TENANT, NextTry, Outcome, Retain, RetainRules, Run,
     StoreError, Walk,
 };
 use rusqlite::Connection;
@@ -100,6 +101,31 @@ async fn first_attempts_keep_their_order_when_the_clock_is_set_back() {
     let admitted: Vec<_> = permits.iter().map(|permit| permit.attempt).collect();
     let ids: Vec<_> = attempts.iter().map(|attempt| attempt.id).collect();
     assert_eq!(admitted, ids);
+}
+
+/// Who has lost a permit again with its transaction is in line again.
+#[tokio::test]
+async fn a_run_that_is_taken_back_leaves_the_line_as_it_was() {
+    let place = Place::new();
+    let path = place.file("paceline.db");
+    let world = open(&path);
+    let waits = world.destination().unlimited().create().await;
+    let fails = world.destination().unlimited().create().await;
+    world.accept(waits, 3).await;
+    world.accept(fails, 1).await;
+    let refuse = format!(
+        "create trigger refuse before insert on pacing when new.destination_id = '{fails}'
+        begin select raise(abort, 'not this one'); end"
+    );
+    world.sql(&refuse).await;
+    let run = |destination| Run {
+        destination,
+        republish: false,
+    };
+    let both = [run(waits), run(fails)];
+    let room = Room::of(100);
+    assert!(world.store.admit(&both, &room).await.is_err());
+    assert_eq!(world.admit(waits).await.len(), 3);
 }
 
 #[tokio::test]

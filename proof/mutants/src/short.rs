@@ -35,7 +35,7 @@ fn select<'a>(all: &'a [Mutant], changed: &[&str], turn: usize) -> Vec<&'a Mutan
     chosen
 }
 
-fn in_turn<'a>(mutants: Vec<&'a Mutant>, turn: usize, most: usize) -> Vec<&'a Mutant> {
+fn in_turn(mutants: Vec<&Mutant>, turn: usize, most: usize) -> Vec<&Mutant> {
     let turns = mutants.len().div_ceil(most).max(1);
     (mutants.into_iter())
         .skip(turn % turns * most)
