@@ -8,7 +8,7 @@
 //!
 //! Statements name the index that makes them cheap (`indexed by`): a plan that
 //! would read a whole ledger is an error and not a slow day. First attempts are in line in
-//! memory instead ([`lines`]).
+//! memory instead (`lines`).
 //!
 //! An answer is durable: the file is in WAL mode and every commit is synced.
 //! A second Paceline on the same file is refused by a lock beside it; a
@@ -134,8 +134,8 @@ pub struct SqliteStore {
     place: Option<Arc<Place>>,
     /// First attempts by destination, which are in memory.
     lines: Arc<Lines>,
-    /// Nobody tells of changes: what reads looks for them.
-    only_reads: bool,
+    /// There is one connection, so what reads looks for what others have written.
+    is_one: bool,
     clock: Clock,
     /// How far ahead of their slots permits may start; see
     /// [`engine::ports::Store::head_start`]. A file has none: its worker is in the
@@ -176,7 +176,7 @@ impl SqliteStore {
             reader: Arc::new(reader),
             counter: Arc::new(counter),
             lines,
-            only_reads: false,
+            is_one: false,
             clock,
             head_start: Duration::ZERO,
         })
@@ -190,10 +190,7 @@ impl SqliteStore {
         let lines = Arc::<Lines>::default();
         lines.tell(&connection)?;
         let lane = Lane::spawn("sqlite-audit", connection, None, ())?;
-        Ok(Self {
-            only_reads: true,
-            ..Self::on(Arc::new(lane), lines, clock, Duration::ZERO)
-        })
+        Ok(Self::on(Arc::new(lane), lines, clock, Duration::ZERO))
     }
 
     /// A store that is gone when it is dropped, for tests and demos.
@@ -239,7 +236,7 @@ impl SqliteStore {
             counter: lane,
             place: None,
             lines,
-            only_reads: false,
+            is_one: true,
             clock,
             head_start,
         }
@@ -332,7 +329,7 @@ impl SqliteStore {
         F: FnOnce(&Transaction<'_>) -> Result<T, Fault> + Send + 'static,
     {
         wanted::check()?;
-        let lines = self.only_reads.then(|| Arc::clone(&self.lines));
+        let lines = self.is_one.then(|| Arc::clone(&self.lines));
         let step = move |connection: &mut Connection| {
             let tx = connection.transaction()?;
             lines.map_or(Ok(()), |lines| lines.catch_up(&tx))?;
