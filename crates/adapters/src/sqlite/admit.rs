@@ -17,6 +17,7 @@ use engine::ports::{Admitted, Run, RunResult};
 use rusqlite::{Row, Transaction};
 
 use super::fault::Fault;
+use super::lines;
 use super::response_times::spread;
 use super::rows::{
     all, batch_settings, execute, first, maybe_time, settings, tier_settings, time, word,
@@ -376,6 +377,7 @@ fn read_backlog(
         let fresh = rows.into_iter().filter(|(_, expired, _)| !expired);
         Ok::<InLine, Fault>(fresh.map(|(id, _, waiting)| (id, waiting)).collect())
     };
+    lines::tidy(tx, destination, (0, limit))?;
     let (firsts, others) = (read(FIRST_ATTEMPTS)?, read(DUE)?);
     let (due, next_batch) = match asked.batch {
         Some(rules) => batched(tx, now, asked, &rules, (firsts, others, cut))?,

@@ -7,6 +7,7 @@ use engine::ports::{CancelFrom, CancelStep, CancelledOne, CancelledStep, Catalog
 use rusqlite::Transaction;
 
 use super::fault::Fault;
+use super::lines;
 use super::over;
 use super::rows::{all, first, time, word};
 
@@ -92,6 +93,7 @@ pub(super) fn step(
         &step.event_type,
         step.limit,
     );
+    lines::tidy(tx, &key, (id.0, step.limit))?;
     let candidates = all(tx, sql, params, |row| {
         Ok((
             AttemptId(row.get(0)?),

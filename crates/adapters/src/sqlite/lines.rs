@@ -11,19 +11,22 @@
 //! have snapshots that may be older, so whoever reads rows by it repeats what makes them
 //! first attempts, and finds those that are there.
 //!
-//! A rollback is undone here too. Other connections do not write to `deliveries`; where one
-//! did, as a shell may, it is read anew if it is small, and otherwise what is new in it.
+//! A rollback is undone here too. Other connections do not write to `deliveries`; what one
+//! did all the same, as a shell may, is read anew where the table is small. Where it is not
+//! what is new in it is read, and whoever takes from a line looks first whether those in it
+//! are still there ([`tidy`]): a shell that changes a limit must not stop deliveries.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rusqlite::Connection;
 use rusqlite::functions::{Context, FunctionFlags};
+use rusqlite::{Connection, Transaction};
 use uuid::Uuid;
 
 use super::fault::Fault;
+use super::rows::{all, first};
 
 /// Begins what may be taken back without the rest of the transaction, and takes it back.
 /// One at a time.
@@ -31,8 +34,8 @@ pub(super) const SAVEPOINT: &str = "savepoint part; select line_savepoint()";
 pub(super) const ROLLBACK: &str = "rollback to part; select line_rollback()";
 pub(super) const RELEASE: &str = "release part";
 
-/// Up to so many in line are read anew where another connection has written.
-const FEW: usize = 100_000;
+/// A table with ids over so many numbers is read anew where another connection has written.
+const FEW: i64 = 5_000;
 
 /// Of the connection alone, so a shell needs no function of ours.
 const TRIGGERS: &str = "
@@ -58,6 +61,25 @@ const LOAD: &str = "
     select destination_id, id from deliveries
     where permit is null and due_at is null and id > ?1 order by id";
 
+const SPAN: &str = "
+    -- lines: over how many numbers its ids are
+    select coalesce(max(id) - min(id), 0) from deliveries";
+
+const ARE_DOUBTED: &str = "
+    -- lines: whether some may have gone without a word
+    select lines_are_doubted()";
+
+const GONE: &str = "
+    -- lines: who is in line and waits no more
+    select l.value from json_each(line(?1, ?2, ?3)) l
+    where not exists (
+        select 1 from deliveries a where a.id = l.value and a.permit is null and a.due_at is null
+    )";
+
+const LEAVE: &str = "
+    -- lines: not in line any more
+    select line_leaves(?1, ?2)";
+
 const VERSION: &str = "
     -- lines: whether another connection has written
     pragma data_version";
@@ -71,8 +93,6 @@ pub(super) struct Lines {
 #[derive(Default)]
 struct Inner {
     lines: BTreeMap<Uuid, BTreeSet<i64>>,
-    /// In all lines.
-    waiting: usize,
     /// The largest that was ever in line.
     last: i64,
     /// What the open transaction has changed.
@@ -83,6 +103,8 @@ struct Inner {
     savepoint: usize,
     /// `data_version` when they were read; `None` if they have to be read anew.
     version: Option<i64>,
+    /// Another connection has written since, and not all was read anew.
+    doubted: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -131,12 +153,18 @@ impl Lines {
             let next = lines.lines.range((after, Unbounded)).next();
             Ok(next.map(|(destination, _)| destination.to_string()))
         })?;
-        self.answer(
-            connection,
-            "line_lengths",
-            0,
-            |lines, _| Ok(lines.lengths()),
-        )
+        // Only the writer's connection can take anybody out: see `tidy`.
+        self.answer(connection, "lines_are_doubted", 0, |_, _| Ok(false))?;
+        let lines = Arc::clone(self);
+        let lengths = move |_: &Context<'_>| Ok(written(&lines.lengths()));
+        let flags = FunctionFlags::SQLITE_UTF8;
+        Ok(connection.create_scalar_function("line_lengths", 0, flags, lengths)?)
+    }
+
+    fn lengths(&self) -> Vec<(Uuid, usize)> {
+        let inner = self.inner();
+        let lengths = inner.lines.iter().map(|(whose, line)| (*whose, line.len()));
+        lengths.collect()
     }
 
     /// Takes what the triggers of the writer's connection tell, and its rollbacks.
@@ -151,6 +179,7 @@ impl Lines {
                 Ok(None::<i64>)
             })?;
         }
+        self.answer(writer, "lines_are_doubted", 0, |lines, _| Ok(lines.doubted))?;
         self.answer(writer, "line_savepoint", 0, |lines, _| {
             lines.savepoint = lines.begun().len();
             Ok(None::<i64>)
@@ -188,12 +217,15 @@ impl Lines {
     pub(super) fn catch_up(&self, connection: &Connection) -> Result<(), Fault> {
         let version: i64 = (connection.prepare_cached(VERSION)?).query_row([], |row| row.get(0))?;
         let mut inner = self.inner();
-        let after = match inner.version {
-            Some(known) if known == version => return Ok(()),
-            Some(_) if inner.waiting > FEW => inner.last,
-            _ => {
+        if inner.version == Some(version) {
+            return Ok(());
+        }
+        let span: i64 = (connection.prepare_cached(SPAN)?).query_row([], |row| row.get(0))?;
+        inner.doubted = inner.version.is_some() && span > FEW;
+        let after = match inner.doubted {
+            true => inner.last,
+            false => {
                 inner.lines.clear();
-                inner.waiting = 0;
                 0
             }
         };
@@ -217,16 +249,6 @@ impl Lines {
 impl Inner {
     fn of(&self, asked: &Context<'_>) -> rusqlite::Result<Option<&BTreeSet<i64>>> {
         Ok(self.lines.get(&destination(asked)?))
-    }
-
-    /// `{"destination": length, …}`
-    fn lengths(&self) -> String {
-        let mut json = String::from("{");
-        for (destination, line) in &self.lines {
-            let comma = if json.len() > 1 { "," } else { "" };
-            let _ = write!(json, "{comma}\"{destination}\":{}", line.len());
-        }
-        json + "}"
     }
 
     /// The changes of the open transaction so far.
@@ -258,7 +280,7 @@ impl Inner {
 
     fn enter(&mut self, destination: Uuid, id: i64) {
         let line = self.lines.entry(destination).or_default();
-        self.waiting += usize::from(line.insert(id));
+        line.insert(id);
         self.last = self.last.max(id);
     }
 
@@ -266,7 +288,7 @@ impl Inner {
         let Some(line) = self.lines.get_mut(&destination) else {
             return;
         };
-        self.waiting -= usize::from(line.remove(&id));
+        line.remove(&id);
         if line.is_empty() {
             self.lines.remove(&destination);
         }
@@ -291,6 +313,37 @@ impl Inner {
             });
         }
     }
+}
+
+/// Where another connection has written: takes those out of a destination's line who are
+/// among the first so many after one of them, and wait no more.
+pub(super) fn tidy(
+    tx: &Transaction<'_>,
+    destination: &str,
+    (after, most): (i64, u32),
+) -> Result<(), Fault> {
+    if first(tx, ARE_DOUBTED, [], |row| Ok(row.get(0)?))? != Some(true) {
+        return Ok(());
+    }
+    loop {
+        let gone: Vec<i64> = all(tx, GONE, (destination, after, most), |row| Ok(row.get(0)?))?;
+        if gone.is_empty() {
+            return Ok(());
+        }
+        for id in gone {
+            first(tx, LEAVE, (destination, id), |_| Ok(()))?;
+        }
+    }
+}
+
+/// `{"destination": length, …}`
+fn written(lengths: &[(Uuid, usize)]) -> String {
+    let mut json = String::from("{");
+    for (destination, length) in lengths {
+        let comma = if json.len() > 1 { "," } else { "" };
+        let _ = write!(json, "{comma}\"{destination}\":{length}");
+    }
+    json + "}"
 }
 
 fn destination(asked: &Context<'_>) -> rusqlite::Result<Uuid> {
@@ -468,9 +521,24 @@ mod tests {
         assert_eq!(all_of_one(&writer), "[1]");
         lines.catch_up(&writer).unwrap();
         assert_eq!(all_of_one(&writer), "[2]");
+        // Of many what is new is read, and who has gone is found by whoever looks.
+        let tx = writer.transaction().unwrap();
+        wait(&tx, ONE, FEW * 2);
+        tx.commit().unwrap();
+        shell
+            .execute("delete from deliveries where id = 2", [])
+            .unwrap();
+        wait(&shell, ONE, 1);
+        wait(&shell, ONE, FEW * 3);
+        let tx = writer.transaction().unwrap();
+        lines.catch_up(&tx).unwrap();
+        assert_eq!(all_of_one(&tx), "[2,10000,15000]");
+        tidy(&tx, ONE, (0, 1)).unwrap();
+        assert_eq!(all_of_one(&tx), "[10000,15000]");
+        tx.commit().unwrap();
         // A file that is opened has them at once.
         let other = open();
         Lines::follow(&other).unwrap();
-        assert_eq!(all_of_one(&other), "[2]");
+        assert_eq!(all_of_one(&other), "[1,10000,15000]");
     }
 }

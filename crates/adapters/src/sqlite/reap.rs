@@ -230,6 +230,7 @@ fn drain_deleted(tx: &Transaction<'_>, now: Timestamp, limit: u32) -> Result<Don
     })?;
     let (mut left, mut drained) = (limit, 0);
     for (id, deleted_at) in &deleted {
+        lines::tidy(tx, id, (0, limit))?;
         for sql in [CANCEL, CANCEL_DUE] {
             let waiting = all(tx, sql, (id, left), attempt)?;
             for id in &waiting {

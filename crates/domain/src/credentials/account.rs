@@ -15,10 +15,10 @@ use std::time::Duration;
 
 use super::token::{Granted, Token};
 
-/// The first and the longest pause after a request for a token that came to nothing.
+/// The first pause after a request for a token that came to nothing.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 
-/// See [`FIRST_PAUSE`].
+/// The longest pause before a token server is asked again.
 pub const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 /// Why there is no token is shown for so long: while it is so, it is said again sooner.
