@@ -131,8 +131,9 @@ create table destinations (
     -- Which events of these types it takes, by their payloads (domain::filter), as JSON.
     -- Null: all.
     filter text
+        -- `is null` here and below: to a shell before 3.45 what is null is no valid JSON.
         constraint destinations_check_filter check (
-            json_valid(filter) and json_type(filter) = 'object'
+            filter is null or json_valid(filter) and json_type(filter) = 'object'
             and length(cast(filter as blob)) <= 65536
         ),
     limit_per_second integer
@@ -204,7 +205,7 @@ create table destinations (
     -- claimed; a change of it revokes nothing.
     retry_policy text
         constraint destinations_check_retry_policy check (
-            json_valid(retry_policy) and json_type(retry_policy) = 'object'
+            retry_policy is null or json_valid(retry_policy) and json_type(retry_policy) = 'object'
             and coalesce(json_extract(retry_policy, '$.max_tries'), 1) between 1 and 100
         ),
     -- How old its events may become before they start; null for any age. Holds

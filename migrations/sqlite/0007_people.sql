@@ -170,19 +170,19 @@ create table event_types (
     -- A JSON schema. No payload is compared with it.
     schema text
         constraint event_types_check_schema check (
-            json_valid(schema) and json_type(schema) = 'object'
+            schema is null or json_valid(schema) and json_type(schema) = 'object'
             and length(cast(schema as blob)) <= 65536
         ),
     -- A payload.
     example text
         constraint event_types_check_example check (
-            json_valid(example) and length(cast(example as blob)) <= 32768
+            example is null or json_valid(example) and length(cast(example as blob)) <= 32768
         ),
     -- JSON pointers to what is not shown of its payloads (domain::redaction), as a JSON
     -- array. Where one makes no sense, nothing of them is.
     redact text not null default '[]'
         constraint event_types_check_redact check (
-            json_valid(redact) and json_type(redact) = 'array' and json_array_length(redact) <= 50
+            redact is null or json_valid(redact) and json_type(redact) = 'array' and json_array_length(redact) <= 50
         ),
     -- It is offered to nobody any more; its rules hold.
     archived integer not null default 0
