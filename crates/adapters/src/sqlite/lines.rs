@@ -4,7 +4,8 @@
 //! index of the file would scatter: an event for three hundred destinations would write a
 //! page of each line, and a delivery of a backlog two. So it is kept in memory, made anew
 //! when the file is opened, and told of each change by triggers of the writer's connection,
-//! whichever statement it was. About 40 bytes for each that waits.
+//! whichever statement it was. Less than 100 bytes for each that waits; a million are read in
+//! 0.3 s when the file is opened.
 //!
 //! Statements ask for it by functions: `line(destination, after, most)` and the like. What
 //! they are told is the writer's own state, that of its open transaction included. Readers
