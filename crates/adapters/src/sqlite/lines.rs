@@ -218,6 +218,8 @@ impl Lines {
     pub(super) fn catch_up(&self, connection: &Connection) -> Result<(), Fault> {
         let version: i64 = (connection.prepare_cached(VERSION)?).query_row([], |row| row.get(0))?;
         let mut inner = self.inner();
+        // The transaction before is over: whatever is taken back from here on is this one's.
+        inner.begun();
         if inner.version == Some(version) {
             return Ok(());
         }
@@ -295,8 +297,8 @@ impl Inner {
         }
     }
 
-    /// After `committed` it may be of a transaction without changes, or the commit has
-    /// failed: then nobody knows.
+    /// After `committed` the commit has failed, or somebody else's transaction has, who did
+    /// not [catch up](Lines::catch_up) at its beginning: then nobody knows.
     fn rolled_back(&mut self) {
         match self.committed && !self.changes.is_empty() {
             true => self.version = None,
@@ -464,6 +466,18 @@ mod tests {
         wait(&tx, ONE, 4);
         drop(tx);
         assert_eq!(all_of_one(&connection), "[1,3]");
+    }
+
+    /// A request that is refused must not cost a look at all that waits.
+    #[test]
+    fn a_rollback_of_nothing_after_a_commit_reads_nothing_anew() {
+        let (mut connection, lines) = new();
+        wait(&connection, ONE, 1);
+        let tx = connection.transaction().unwrap();
+        lines.catch_up(&tx).unwrap();
+        drop(tx);
+        assert!(lines.inner().version.is_some());
+        assert_eq!(all_of_one(&connection), "[1]");
     }
 
     #[test]
