@@ -27,7 +27,7 @@ use rows::{Passed, passed};
 /// One step.
 pub(super) async fn step(pool: &PgPool, rules: &WatchRules) -> Result<Watched, Failure> {
     let mut transaction = pool.begin().await?;
-    let Some(after) = take_turn(&mut transaction).await? else {
+    let Some(after) = take_turn(&mut transaction, DESTINATIONS).await? else {
         transaction.commit().await?;
         return Ok(Watched::default());
     };
@@ -60,7 +60,7 @@ pub(super) async fn step(pool: &PgPool, rules: &WatchRules) -> Result<Watched, F
         true => rules.pace,
         false => rules.every,
     };
-    end_turn(&mut transaction, next, pause).await?;
+    end_turn(&mut transaction, DESTINATIONS, next, pause).await?;
     transaction.commit().await?;
     Ok(Watched {
         stepped: true,
@@ -70,21 +70,30 @@ pub(super) async fn step(pool: &PgPool, rules: &WatchRules) -> Result<Watched, F
     })
 }
 
-/// How far the round has come, if a step is due and nobody takes it: the outer
+/// The rounds: by their numbers in `watch_turn`.
+const DESTINATIONS: i16 = 1;
+const TENANTS: i16 = 2;
+
+/// How far a round has come, if a step is due and nobody takes it: the outer
 /// `None` if not, the inner at the beginning.
-async fn take_turn(connection: &mut PgConnection) -> Result<Option<Option<Uuid>>, Failure> {
+async fn take_turn(
+    connection: &mut PgConnection,
+    round: i16,
+) -> Result<Option<Option<Uuid>>, Failure> {
     Ok(sqlx::query_scalar(
         "-- watch: take_turn
         select t.after from watch_turn t
-        where t.id = 1 and t.due_at <= clock_timestamp()
+        where t.id = $1 and t.due_at <= clock_timestamp()
         for update skip locked",
     )
+    .bind(round)
     .fetch_optional(connection)
     .await?)
 }
 
 async fn end_turn(
     connection: &mut PgConnection,
+    round: i16,
     next: Option<Uuid>,
     pause: Duration,
 ) -> Result<(), Failure> {
@@ -92,10 +101,11 @@ async fn end_turn(
         "-- watch: end_turn
         update watch_turn t
         set after = $1, due_at = clock_timestamp() + $2::bigint * interval '1 microsecond'
-        where t.id = 1",
+        where t.id = $3",
     )
     .bind(next)
     .bind(micros(pause))
+    .bind(round)
     .execute(connection)
     .await?;
     Ok(())

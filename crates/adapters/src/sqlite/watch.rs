@@ -25,13 +25,17 @@ const MAX_LOOKS: u32 = 20;
 /// How far one step counts, likewise; one more may be begun.
 const MAX_COUNTED: u32 = 20_000;
 
+/// The rounds: by their numbers in `watch_turn`.
+const DESTINATIONS: i64 = 1;
+const TENANTS: i64 = 2;
+
 const TAKE_TURN: &str = "
     -- watch: how far the round has come, if a step is due
-    select after from watch_turn where id = 1 and due_at <= ?1";
+    select after from watch_turn where id = ?2 and due_at <= ?1";
 
 const END_TURN: &str = "
     -- watch: the next step
-    update watch_turn set after = ?1, due_at = ?2 where id = 1";
+    update watch_turn set after = ?1, due_at = ?2 where id = ?3";
 
 const TALLIES: &str = "
     -- watch: dead letters, by whose they are
@@ -82,7 +86,7 @@ pub(super) fn step(
     now: Timestamp,
     rules: &WatchRules,
 ) -> Result<Watched, Fault> {
-    let turn = first(tx, TAKE_TURN, [now.as_micros()], |row| {
+    let turn = first(tx, TAKE_TURN, (now.as_micros(), DESTINATIONS), |row| {
         Ok(row.get::<_, Option<String>>(0)?)
     })?;
     let Some(after) = turn else {
@@ -130,7 +134,11 @@ pub(super) fn step(
     execute(
         tx,
         END_TURN,
-        (next, now.as_micros().saturating_add(micros(pause))),
+        (
+            next,
+            now.as_micros().saturating_add(micros(pause)),
+            DESTINATIONS,
+        ),
     )?;
     Ok(watched)
 }

@@ -1,11 +1,10 @@
 //! The watch of tenants: a page of them in each step, after the destinations.
 
 use std::collections::{BTreeMap, HashMap};
-use std::time::Duration;
 
 use domain::health::{Slot, Tally};
 use domain::ids::{DestinationId, TenantId};
-use domain::time::{Timestamp, micros};
+use domain::time::Timestamp;
 use domain::watch::{
     DEFAULT_SUCCESS_WITHIN, MAX_COUNTED_DESTINATIONS, RefusedFor, TenantAlerts, TenantSight,
     TenantWatch,
@@ -18,14 +17,14 @@ use uuid::Uuid;
 
 use super::super::failure::Failure;
 use super::super::rows::{count, integer, time};
-use super::note;
+use super::{TENANTS, end_turn, note, take_turn};
 
 /// One step, if one is due; whether the round goes on.
 pub(super) async fn step(
     connection: &mut PgConnection,
     rules: &WatchRules,
 ) -> Result<(Vec<Told>, bool), Failure> {
-    let Some(after) = take_turn(connection).await? else {
+    let Some(after) = take_turn(connection, TENANTS).await? else {
         return Ok((Vec::new(), false));
     };
     add_up_rejected(connection).await?;
@@ -44,37 +43,8 @@ pub(super) async fn step(
     } else {
         rules.tenants_every
     };
-    end_turn(connection, last.filter(|_| full), pause).await?;
+    end_turn(connection, TENANTS, last.filter(|_| full), pause).await?;
     Ok((news, full))
-}
-
-async fn take_turn(connection: &mut PgConnection) -> Result<Option<Option<Uuid>>, Failure> {
-    Ok(sqlx::query_scalar(
-        "-- watch tenants: take_turn
-        select t.after from watch_turn t
-        where t.id = 2 and t.due_at <= clock_timestamp()
-        for update skip locked",
-    )
-    .fetch_optional(connection)
-    .await?)
-}
-
-async fn end_turn(
-    connection: &mut PgConnection,
-    next: Option<Uuid>,
-    pause: Duration,
-) -> Result<(), Failure> {
-    sqlx::query(
-        "-- watch tenants: end_turn
-        update watch_turn t
-        set after = $1, due_at = clock_timestamp() + $2::bigint * interval '1 microsecond'
-        where t.id = 2",
-    )
-    .bind(next)
-    .bind(micros(pause))
-    .execute(connection)
-    .await?;
-    Ok(())
 }
 
 /// Rows that relays under way hold are not there yet: another step's.

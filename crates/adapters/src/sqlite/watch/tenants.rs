@@ -11,18 +11,10 @@ use rusqlite::{Connection, Row, Transaction};
 
 use super::super::fault::Fault;
 use super::super::rows::{all, execute, first, maybe_time, word};
-use super::MAX_COUNTED;
+use super::{END_TURN, MAX_COUNTED, TAKE_TURN, TENANTS};
 
 /// Tenants that one step looks at, whatever the rules say.
 const MAX_TENANTS: u32 = 20;
-
-const TAKE_TURN: &str = "
-    -- watch tenants: how far the round has come, if a step is due
-    select after from watch_turn where id = 2 and due_at <= ?1";
-
-const END_TURN: &str = "
-    -- watch tenants: the next step
-    update watch_turn set after = ?1, due_at = ?2 where id = 2";
 
 /// The first ten columns.
 const WATCHED: &str = "n.id, n.alert_success_percent, n.alert_success_seconds,
@@ -108,7 +100,7 @@ pub(super) fn step(
     now: Timestamp,
     rules: &WatchRules,
 ) -> Result<(Vec<Told>, bool), Fault> {
-    let turn = first(tx, TAKE_TURN, [now.as_micros()], |row| {
+    let turn = first(tx, TAKE_TURN, (now.as_micros(), TENANTS), |row| {
         Ok(row.get::<_, Option<String>>(0)?)
     })?;
     let Some(after) = turn else {
@@ -144,7 +136,7 @@ pub(super) fn step(
         rules.tenants_every
     };
     let due_at = now.as_micros().saturating_add(micros(pause));
-    execute(tx, END_TURN, (last.filter(|_| more), due_at))?;
+    execute(tx, END_TURN, (last.filter(|_| more), due_at, TENANTS))?;
     Ok((news, more))
 }
 
