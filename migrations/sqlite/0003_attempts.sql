@@ -10,6 +10,9 @@
 -- No references: an attempt outlives its event, whose payload has a shorter age. Retention
 -- deletes no event with an attempt that is not over or a dead letter that can be replayed.
 -- Destinations are never deleted, but marked; a trigger sees to that.
+--
+-- Checks of what every delivery writes say `or`: of a list of three or more SQLite makes a
+-- table, for each row that it checks.
 
 -- What is owed. No id is given twice, whatever has gone.
 create table deliveries (
@@ -19,7 +22,8 @@ create table deliveries (
     tenant_id text not null,
     try_number integer not null default 1,
     state text not null default 'waiting'
-        constraint deliveries_check_state check (state in ('waiting', 'admitted', 'started')),
+        constraint deliveries_check_state
+        check (state = 'waiting' or state = 'admitted' or state = 'started'),
     -- Null: a first attempt that was never admitted. Else when a retry is due,
     -- or the creation of one whose permit was returned.
     due_at integer,
@@ -103,7 +107,8 @@ create table ledger (
     try_number integer not null default 1,
     state text not null
         constraint ledger_check_state check (
-            state in ('succeeded', 'failed', 'unknown', 'not_sent', 'cancelled', 'expired')
+            state = 'succeeded' or state = 'failed' or state = 'unknown'
+            or state = 'not_sent' or state = 'cancelled' or state = 'expired'
         ),
     due_at integer,
     -- By these a late answer finds one whose outcome nobody knew.
@@ -187,7 +192,7 @@ create table start_buckets (
     destination_id text not null,
     period text not null
         constraint start_buckets_check_period
-        check (period in ('second', 'minute', 'hour', 'day')),
+        check (period = 'second' or period = 'minute' or period = 'hour' or period = 'day'),
     ends_at integer not null,
     shard integer not null,
     starts integer not null,

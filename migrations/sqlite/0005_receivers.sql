@@ -17,7 +17,9 @@ create table health (
     -- Nothing starts before.
     held_until integer,
     held_for text
-        constraint health_check_held_for check (held_for in ('asked', 'refused', 'breaker')),
+        constraint health_check_held_for check (
+            held_for = 'asked' or held_for = 'refused' or held_for = 'breaker'
+        ),
     -- The breaker is open; once the hold is over, half open.
     opened_at integer,
     -- That failed since.

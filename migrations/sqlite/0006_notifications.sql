@@ -139,20 +139,14 @@ create table watch_turn (
 
 insert into watch_turn (id, due_at) values (1, 0), (2, 0);
 
--- Each dead letter leaves a row, in the transaction that made it one, whatever
--- that was. The watch adds them up and deletes them.
+-- Each dead letter leaves a row, in the transaction that made it one. The watch adds them
+-- up and deletes them. No trigger sees to it where the ledger is written (over.rs does):
+-- with one, SQLite puts each row aside in a table of its own before it writes it.
 create table dead_letter_tallies (
     id integer primary key autoincrement,
     destination_id text not null,
     tenant_id text not null
 ) strict;
-
-create trigger ledger_tally_new_dead_letter after insert on ledger
-when new.dead_letter
-begin
-    insert into dead_letter_tallies (destination_id, tenant_id)
-    values (new.destination_id, new.tenant_id);
-end;
 
 create trigger ledger_tally_dead_letter
 after update of dead_letter on ledger
@@ -169,7 +163,7 @@ create table tallies (
     destination_id text not null,
     -- Five minutes, kept for a day; an hour, kept for a week; or a day, kept for thirty.
     slot text not null
-        constraint tallies_check_slot check (slot in ('minutes', 'hour', 'day')),
+        constraint tallies_check_slot check (slot = 'minutes' or slot = 'hour' or slot = 'day'),
     -- Exclusive.
     ends_at integer not null,
     succeeded integer not null,

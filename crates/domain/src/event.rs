@@ -219,6 +219,28 @@ impl Timing {
         }
     }
 
+    /// From when on it is not admitted at a destination that takes nothing older, if it
+    /// comes in now.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use domain::event::Timing;
+    /// use domain::time::Timestamp;
+    ///
+    /// let at = |ms| Some(Timestamp::from_millis(ms));
+    /// let timing = Timing { deliver_at: at(2_000), expires_at: at(9_000) };
+    /// let until = |max_age| timing.ends_at(max_age, Timestamp::from_millis(1_000));
+    /// assert_eq!(until(None), at(9_000));
+    /// assert_eq!(until(Some(Duration::from_secs(5))), at(7_000), "as old as that when it is due");
+    /// assert_eq!(until(Some(Duration::from_secs(60))), at(9_000));
+    /// ```
+    #[must_use]
+    pub fn ends_at(&self, max_age: Option<Duration>, now: Timestamp) -> Option<Timestamp> {
+        let by_age = max_age.map(|age| self.due_at(now).unwrap_or(now) + age);
+        [by_age, self.expires_at].into_iter().flatten().min()
+    }
+
     /// When it is due, if that is not at once.
     #[must_use]
     pub fn due_at(&self, now: Timestamp) -> Option<Timestamp> {

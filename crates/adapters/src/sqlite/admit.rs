@@ -89,7 +89,7 @@ const MARK_ADMITTED: &str = "
         crowded = ?7, admitted_at = ?8, by_response = ?9
     where id = ?1 and state = 'waiting'";
 
-const REMEMBER: &str = "
+pub(super) const REMEMBER: &str = "
     -- admit: what admission remembers
     insert into pacing
         (destination_id, last_permit, meter_missing_micro, meter_as_of, meter_epoch, looked_at,

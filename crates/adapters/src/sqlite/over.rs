@@ -80,27 +80,47 @@ const LEARNED: &str = "
         response_body = ?7, dead_letter = ?8
     where id = ?1";
 
-const GONE: &str = "
+pub(super) const GONE: &str = "
     -- over: it is not owed any more
     delete from deliveries where id = ?1";
 
-/// Moves one, by a statement that says of what state it may be. Whether it was.
-fn moved(tx: &Transaction<'_>, id: i64, sql: &str, params: impl Params) -> Result<bool, Fault> {
+/// The statement that an outcome takes, for the test of what it costs.
+#[cfg(test)]
+pub(super) fn ended() -> &'static str {
+    &ENDED
+}
+
+const TALLY: &str = "
+    -- over: it is a dead letter, which somebody is to hear of
+    insert into dead_letter_tallies (destination_id, tenant_id)
+    select destination_id, tenant_id from ledger where id = ?1";
+
+/// Moves one, by a statement that says of what state it may be and whether it becomes a
+/// dead letter. Whether it was of that state.
+fn moved(
+    tx: &Transaction<'_>,
+    (id, dead_letter): (i64, bool),
+    sql: &str,
+    params: impl Params,
+) -> Result<bool, Fault> {
     let written = execute(tx, sql, params)? > 0;
     if written {
         execute(tx, GONE, [id])?;
+    }
+    if written && dead_letter {
+        execute(tx, TALLY, [id])?;
     }
     Ok(written)
 }
 
 /// Cancels what has not started. Whether it had not.
 pub(super) fn cancel(tx: &Transaction<'_>, id: AttemptId) -> Result<bool, Fault> {
-    moved(tx, id.0, &CANCELLED, [id.0])
+    moved(tx, (id.0, false), &CANCELLED, [id.0])
 }
 
 /// Ends what waits and is too old.
 pub(super) fn expire(tx: &Transaction<'_>, now: Timestamp, id: AttemptId) -> Result<(), Fault> {
-    moved(tx, id.0, &EXPIRED, (id.0, now.as_micros(), TOO_OLD))?;
+    moved(tx, (id.0, true), &EXPIRED, (id.0, now.as_micros(), TOO_OLD))?;
     Ok(())
 }
 
@@ -112,7 +132,8 @@ pub(super) fn give_up(
     (dead_letter, error): (bool, &str),
     longest: Duration,
 ) -> Result<(), Fault> {
-    moved(tx, id, &UNKNOWN, (id, micros(longest), dead_letter, error))?;
+    let given_up = (id, micros(longest), dead_letter, error);
+    moved(tx, (id, dead_letter), &UNKNOWN, given_up)?;
     Ok(())
 }
 
@@ -141,7 +162,7 @@ pub(super) fn end(
         body,
         dead_letter,
     );
-    if moved(tx, id, &ENDED, ended)? {
+    if moved(tx, (id, dead_letter), &ENDED, ended)? {
         return Ok(());
     }
     let learned = (

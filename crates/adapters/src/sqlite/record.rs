@@ -50,6 +50,10 @@ const INSERT_RETRY: &str = "
         expires_at, payload_bytes, batch_limit, replay_id)
     values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
 
+/// The statements of a plain outcome and of a retry, for the test of what they cost.
+#[cfg(test)]
+pub(super) const MEASURED: [&str; 2] = [STARTED, INSERT_RETRY];
+
 /// Records; see [`engine::ports::Store::record_outcomes`]. Nobody else holds a
 /// row here, so nothing is ever skipped.
 pub(super) fn record_outcomes(
