@@ -80,14 +80,11 @@ create table deliveries (
 create index deliveries_due on deliveries (destination_id, due_at, id)
     where permit is null and due_at is not null;
 -- What has a permit or is under way, the latter by its start. A run counts it, and its
--- starts, from the key alone.
+-- starts, from the key alone. Whoever looks for what nobody came back for reads all of it,
+-- by the keys: it is bounded by what may be out at once.
 create index deliveries_held
     on deliveries (destination_id, state, started_at, not_before, deadline)
     where permit is not null and carried_by is null;
--- Permits by when they end, and what is under way by when it was claimed, of any
--- destination: for whoever looks for those that nobody came back for.
-create index deliveries_deadline on deliveries (deadline) where state = 'admitted';
-create index deliveries_claimed on deliveries (claimed_at) where claimed_at is not null;
 -- What is under way in the request of another.
 create index deliveries_carried on deliveries (destination_id) where carried_by is not null;
 create index deliveries_of_event on deliveries (event_id);

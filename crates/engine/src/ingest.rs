@@ -44,8 +44,9 @@ const PART_ALONE: u32 = MAX_ROWS as u32;
 const ALONE_AFTER: Duration = Duration::from_secs(1);
 
 /// Where somebody else has, the next part waits for so many times as long as this one
-/// took: what costs much has about half of the store.
-const PART_RESTS: u32 = 1;
+/// took: what costs much has about a quarter of the store, and of its disk. That is more
+/// deliveries than can be made in the time.
+const PART_RESTS: u32 = 3;
 
 /// So many requests that fail alone, one after the other, and it is the store that
 /// is away: the others of that commit are refused without asking.

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use domain::admission::MAX_REQUEST_TIMEOUT;
+use domain::admission::{MAX_CLAIM_TO_SEND, MAX_REQUEST_TIMEOUT};
 use domain::attempt::follow_up::{self, after_unknown};
 use domain::ids::{AttemptId, DestinationId};
 use domain::retry::DEFAULT_MAX_TRIES;
-use domain::time::Timestamp;
+use domain::time::{Timestamp, micros};
 use engine::ports::{
     DRAINED_AFTER, NO_OUTCOME_IN_TIME, PutOff, ReapRules, Reaped, StoreError, WORKER_IS_GONE, Wakes,
 };
@@ -23,18 +23,28 @@ use super::tenants;
 
 const EXPIRED: &str = "
     -- reap: permits past their deadline, the longest past first
-    select id, permit, destination_id from deliveries indexed by deliveries_deadline
-    where state = 'admitted' and deadline < ?1
+    select id, permit, destination_id from deliveries indexed by deliveries_held
+    where permit is not null and carried_by is null and state = 'admitted' and deadline < ?1
     order by deadline limit ?2";
 
+/// By the key first: a request is sent within `?6` of its claim, so none that was sent
+/// later was claimed early enough.
 const GIVEN_UP: &str = "
     -- reap: starts that are too old, or whose worker is gone
+    with early as (
+        select id from deliveries indexed by deliveries_held
+        where permit is not null and carried_by is null and state = 'started'
+            and started_at - ?6 < ?5
+        union all
+        select id from deliveries indexed by deliveries_carried
+        where carried_by is not null and started_at - ?6 < ?5
+    )
     select a.id, a.started_at, a.coarse, a.try_number, a.event_id, a.destination_id,
         a.tenant_id, w.seen_at is null or w.seen_at < ?2, d.deleted_at is not null,
         a.tries_before, a.expires_at, coalesce(json_extract(d.retry_policy, '$.max_tries'), ?4),
         a.payload_bytes, a.batch_limit,
         (a.carried_by is not null or a.batch_size is not null) and a.batch_limit is not 1
-    from deliveries a indexed by deliveries_claimed
+    from early e cross join deliveries a on a.id = e.id
     join destinations d on d.id = a.destination_id
     left join workers w on w.id = a.worker_id
     where a.claimed_at < ?5 and (a.claimed_at < ?1 or w.seen_at is null or w.seen_at < ?2)
@@ -310,6 +320,7 @@ fn give_up(
         limit,
         DEFAULT_MAX_TRIES,
         looked_at,
+        micros(MAX_CLAIM_TO_SEND),
     );
     let given_up = all(tx, GIVEN_UP, rules, |row| {
         Ok(GivenUp {
