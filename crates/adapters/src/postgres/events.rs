@@ -130,13 +130,28 @@ pub(super) async fn attempts(
             union all
             (
                 select * from deliveries a
-                where a.destination_id = $2 and a.due_at is null and a.id + 0 < $3
+                where a.destination_id = $2 and a.permit is null and a.due_at is null
+                    and a.id + 0 < $3
                 order by a.id + 0 desc limit $4
             )
             union all
             (
                 select * from deliveries a
-                where a.destination_id = $2 and a.due_at is not null and a.id + 0 < $3
+                where a.destination_id = $2 and a.permit is null and a.due_at is not null
+                    and a.id + 0 < $3
+                order by a.id + 0 desc limit $4
+            )
+            union all
+            (
+                select * from deliveries a
+                where a.destination_id = $2 and a.permit is not null and a.carried_by is null
+                    and a.id + 0 < $3
+                order by a.id + 0 desc limit $4
+            )
+            union all
+            (
+                select * from deliveries a
+                where a.destination_id = $2 and a.carried_by is not null and a.id + 0 < $3
                 order by a.id + 0 desc limit $4
             )
         ) a
