@@ -12,7 +12,7 @@
 
 create function micros(at timestamptz) returns bigint
     language sql immutable parallel safe
-    return (extract(epoch from (at - timestamptz '1970-01-01 00:00:00+00')) * 1000000)::bigint;
+    return (date_part('epoch', at - timestamptz '1970-01-01 00:00:00+00') * 1000000)::bigint;
 
 -- Stable and not immutable because `timestamptz + interval` is: in general it
 -- depends on the time zone. A number of microseconds does not. The product

@@ -17,7 +17,7 @@ create function next_attempt_id(ids regclass) returns bigint
     language plpgsql volatile
 as $$
 declare
-    lowest bigint := floor(extract(epoch from clock_timestamp()) / 86400)::bigint << 36;
+    lowest bigint := floor(date_part('epoch', clock_timestamp()) / 86400)::bigint << 36;
     given bigint := nextval(ids);
 begin
     if given >= lowest then
@@ -161,8 +161,10 @@ create index deliveries_due_by_id on deliveries (destination_id, (id + 0))
 create index deliveries_expiring on deliveries (expires_at)
     where permit is null and expires_at is not null;
 -- What has a permit, or is under way. All of it is little: whoever looks for permits that
--- have ended, of any destination, reads it whole.
-create index deliveries_held on deliveries (destination_id)
+-- have ended, of any destination, reads it whole. Entries that are put together because
+-- their keys are the same can only be cleared together, and a run would read all that a
+-- destination has had since the last vacuum.
+create index deliveries_held on deliveries (destination_id) with (deduplicate_items = off)
     where permit is not null and carried_by is null;
 -- What is under way in the request of another.
 create index deliveries_carried on deliveries (destination_id) where carried_by is not null;
