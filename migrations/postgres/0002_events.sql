@@ -66,6 +66,9 @@ create table events (
     trace text,
     -- For the one destination that it named, and not for those that subscribe.
     directed boolean not null default false,
+    -- The ids of its first attempts, one for each destination: `deliveries_of` finds by them
+    -- what is owed of it.
+    deliveries bigint[],
     -- An id has one day, so the pair is unique if and only if the id is.
     primary key (id, day)
 ) partition by list (day);

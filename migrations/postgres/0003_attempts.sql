@@ -168,8 +168,22 @@ create index deliveries_held on deliveries (destination_id) with (deduplicate_it
     where permit is not null and carried_by is null;
 -- What is under way in the request of another.
 create index deliveries_carried on deliveries (destination_id) where carried_by is not null;
-create index deliveries_of_event on deliveries (event_id);
+-- Attempts that were to be made at some time, as retries are. Of the others each event knows
+-- the ids.
+create index deliveries_of_event on deliveries (event_id) where due_at is not null;
 create index deliveries_of_replay on deliveries (replay_id) where replay_id is not null;
+
+-- What is owed of an event.
+create function deliveries_of(of_event uuid) returns setof deliveries
+    language sql stable parallel safe
+begin atomic
+    select a.* from events e
+    cross join unnest(e.deliveries) as n (id)
+    join deliveries a on a.id = n.id
+    where e.id = of_event and e.day = event_day(of_event) and a.due_at is null
+    union all
+    select a.* from deliveries a where a.event_id = of_event and a.due_at is not null;
+end;
 
 -- What is over.
 alter table ledger add primary key (id);

@@ -76,8 +76,11 @@ pub(super) async fn event(
             micros(a.created_at) as created_at, micros(a.admitted_at) as admitted_at,
             micros(a.started_at) as started_at, micros(a.finished_at) as finished_at,
             a.status, a.error, a.response_body, a.replay_id
-        from attempts a
-        where a.event_id = $1
+        from (
+            select * from ledger l where l.event_id = $1
+            union all
+            select * from deliveries_of($1) d
+        ) a
         order by a.id + 0 desc
         limit $2",
     )
