@@ -7,7 +7,8 @@
 -- judged by when things happened.
 
 -- ---------------------------------------------------------------------------
--- Time on the wire: whole microseconds since the Unix epoch, exact both ways.
+-- Time on the wire: whole microseconds since the Unix epoch, exact both ways until the
+-- year 2230 (they go through double precision, which takes half of what numeric does).
 -- Both are inlined into the statements that call them, so they cost no call.
 
 create function micros(at timestamptz) returns bigint
