@@ -9,7 +9,8 @@ create function utc_day(at timestamptz) returns date
 -- Events know their day by their id: of version 7, it begins with the time.
 -- All other ids, and those of before the first day, have no day of their own:
 -- they are under 1970-01-01, and go row by row. Constant for ever, for it is
--- where an event is looked for.
+-- where an event is looked for. From its bytes: three times for each event, and of its text
+-- that took five times as long.
 
 do $$
 declare
@@ -22,9 +23,10 @@ begin
         create function event_day(id uuid) returns date
             language sql immutable parallel safe
             return case
-                when substr(id::text, 15, 1) = '7' and id >= %L::uuid then
+                when get_byte(uuid_send(id), 6) >> 4 = 7 and id >= %L::uuid then
                     date '1970-01-01' + (
-                        ('x' || left(translate(id::text, '-', ''), 12))::bit(48)::bigint / 86400000
+                        ('x' || encode(substr(uuid_send(id), 1, 6), 'hex'))::bit(48)::bigint
+                            / 86400000
                     )::integer
                 else date '1970-01-01'
             end
@@ -64,6 +66,9 @@ create table events (
     trace text,
     -- For the one destination that it named, and not for those that subscribe.
     directed boolean not null default false,
+    -- The ids of its first attempts, one for each destination: `deliveries_of` finds by them
+    -- what is owed of it.
+    deliveries bigint[],
     -- An id has one day, so the pair is unique if and only if the id is.
     primary key (id, day)
 ) partition by list (day);

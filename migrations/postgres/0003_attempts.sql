@@ -17,7 +17,7 @@ create function next_attempt_id(ids regclass) returns bigint
     language plpgsql volatile
 as $$
 declare
-    lowest bigint := floor(extract(epoch from clock_timestamp()) / 86400)::bigint << 36;
+    lowest bigint := floor(date_part('epoch', clock_timestamp()) / 86400)::bigint << 36;
     given bigint := nextval(ids);
 begin
     if given >= lowest then
@@ -141,31 +141,49 @@ alter table deliveries
     add constraint deliveries_check_permit check ((permit is null) = (state = 'waiting')),
     add constraint deliveries_check_carried check (carried_by is null or state = 'started');
 
--- What is owed. No index says `state`, or anything else that a claim sets: a claim would
--- have to write an entry into each of them.
+-- What is owed. What waits and what has a permit are in indexes of their own, so that a
+-- permit writes two entries, that of the key and that of what is held, and leaves those of
+-- what waits. No index says `state`, or anything else that a claim sets: a claim writes none.
 alter table deliveries add primary key (id);
--- First attempts in the order that a cursor reads, and the others by when they are due.
+-- What waits: first attempts in the order that a cursor reads, and the others by when they
+-- are due.
 --
 -- `id + 0`, here and below: a statement that asks for it in this order cannot
 -- be planned as a walk along the primary key, which looks cheap to a planner
 -- whose statistics know few destinations, and reads everybody's backlog.
-create index deliveries_first on deliveries (destination_id, (id + 0)) where due_at is null;
+create index deliveries_first on deliveries (destination_id, (id + 0))
+    where permit is null and due_at is null;
 create index deliveries_due on deliveries (destination_id, due_at, id)
-    where due_at is not null;
--- What has a permit, or is under way; and the same by when a permit ends, for whoever looks
--- for those that have, of any destination.
-create index deliveries_held on deliveries (destination_id)
-    where permit is not null and carried_by is null;
-create index deliveries_deadline on deliveries (deadline)
-    where permit is not null and carried_by is null;
--- What is under way in the request of another.
-create index deliveries_carried on deliveries (carried_by) where carried_by is not null;
-create index deliveries_of_event on deliveries (event_id);
+    where permit is null and due_at is not null;
 -- For whoever reads a backlog page by page, which is by id.
 create index deliveries_due_by_id on deliveries (destination_id, (id + 0))
-    where due_at is not null;
-create index deliveries_expiring on deliveries (expires_at) where expires_at is not null;
+    where permit is null and due_at is not null;
+create index deliveries_expiring on deliveries (expires_at)
+    where permit is null and expires_at is not null;
+-- What has a permit, or is under way. All of it is little: whoever looks for permits that
+-- have ended, of any destination, reads it whole. Entries that are put together because
+-- their keys are the same can only be cleared together, and a run would read all that a
+-- destination has had since the last vacuum.
+create index deliveries_held on deliveries (destination_id) with (deduplicate_items = off)
+    where permit is not null and carried_by is null;
+-- What is under way in the request of another.
+create index deliveries_carried on deliveries (destination_id) where carried_by is not null;
+-- Attempts that were to be made at some time, as retries are. Of the others each event knows
+-- the ids.
+create index deliveries_of_event on deliveries (event_id) where due_at is not null;
 create index deliveries_of_replay on deliveries (replay_id) where replay_id is not null;
+
+-- What is owed of an event.
+create function deliveries_of(of_event uuid) returns setof deliveries
+    language sql stable parallel safe
+begin atomic
+    select a.* from events e
+    cross join unnest(e.deliveries) as n (id)
+    join deliveries a on a.id = n.id
+    where e.id = of_event and e.day = event_day(of_event) and a.due_at is null
+    union all
+    select a.* from deliveries a where a.event_id = of_event and a.due_at is not null;
+end;
 
 -- What is over.
 alter table ledger add primary key (id);
@@ -207,9 +225,16 @@ begin
     if exists (
         select from ledger a where a.tenant_id = old.tenant_id and a.destination_id = old.id
     ) or exists (
-        select from deliveries a where a.destination_id = old.id and a.due_at is null
+        select from deliveries a
+        where a.destination_id = old.id and a.permit is null and a.due_at is null
     ) or exists (
-        select from deliveries a where a.destination_id = old.id and a.due_at is not null
+        select from deliveries a
+        where a.destination_id = old.id and a.permit is null and a.due_at is not null
+    ) or exists (
+        select from deliveries a
+        where a.destination_id = old.id and a.permit is not null and a.carried_by is null
+    ) or exists (
+        select from deliveries a where a.destination_id = old.id and a.carried_by is not null
     ) then
         raise foreign_key_violation
             using message = format('destination %s has attempts', old.id),

@@ -94,8 +94,10 @@ fn the_dialects_have_the_same_tables_and_columns() {
     in_parts.dedup();
     attempts.sort_unstable();
     assert_eq!(in_parts, attempts);
-    // An SQLite file has no outbox, and no days: events know none, none is left out.
-    (postgres.get_mut("events").unwrap()).retain(|column| column != "day");
+    // An SQLite file has no outbox, and no days: events know none, none is left out. It finds
+    // what is owed of an event by an index, and not by the event.
+    (postgres.get_mut("events").unwrap())
+        .retain(|column| column != "day" && column != "deliveries");
     for table in [
         "outbox",
         "outbox_lanes",

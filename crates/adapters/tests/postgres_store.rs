@@ -35,6 +35,8 @@ mod days_detach;
 mod days_outbox;
 #[path = "postgres_store/durability.rs"]
 mod durability;
+#[path = "postgres_store/entries.rs"]
+mod entries;
 #[path = "postgres_store/held.rs"]
 mod held;
 #[path = "postgres_store/horizon.rs"]

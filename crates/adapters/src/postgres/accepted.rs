@@ -19,8 +19,12 @@ pub(super) async fn went_to(
     let rows: Vec<(Uuid, Uuid, Vec<Uuid>)> = sqlx::query_as(
         "-- accept_events: went_to
         select e.id, e.tenant_id, array(
-            select a.destination_id from attempts a
-            where a.event_id = e.id group by a.destination_id order by min(a.id)
+            select a.destination_id from (
+                select l.destination_id, l.id from ledger l where l.event_id = e.id
+                union all
+                select d.destination_id, d.id from deliveries_of(e.id) d
+            ) a
+            group by a.destination_id order by min(a.id)
         )
         from unnest($1::uuid[]) as n (id)
         cross join lateral (

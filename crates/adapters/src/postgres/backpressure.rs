@@ -169,11 +169,19 @@ const COUNT: &str = "-- standings: count
         select u.destination_id, sum(u.pending)::bigint as pending
         from (
             select a.destination_id, count(*) as pending from deliveries a
-            where a.due_at is null
+            where a.permit is null and a.due_at is null
             group by a.destination_id
             union all
             select a.destination_id, count(*) from deliveries a
-            where a.due_at is not null
+            where a.permit is null and a.due_at is not null
+            group by a.destination_id
+            union all
+            select a.destination_id, count(*) from deliveries a
+            where a.permit is not null and a.carried_by is null
+            group by a.destination_id
+            union all
+            select a.destination_id, count(*) from deliveries a
+            where a.carried_by is not null
             group by a.destination_id
         ) u
         group by u.destination_id

@@ -204,7 +204,7 @@ const FIRSTS: &str = "-- claim_batches: first attempts
         where e.id = a.event_id and e.day = event_day(a.event_id)
         limit 1
     ) e
-    where a.destination_id = $1 and a.state = 'waiting' and a.due_at is null
+    where a.destination_id = $1 and a.permit is null and a.due_at is null
         and a.id + 0 > greatest($4, coalesce(
             (select p.first_after from pacing p where p.destination_id = $1), 0))
         and (a.expires_at is null or a.expires_at > from_micros($3))
@@ -218,7 +218,7 @@ const DUE: &str = "-- claim_batches: what is due
     select a.id, micros(x.due_at) as due_at, octet_length(e.payload) as bytes
     from (
         select a.id, a.due_at, a.batch_limit from deliveries a
-        where a.destination_id = $1 and a.state = 'waiting' and a.due_at <= from_micros($3)
+        where a.destination_id = $1 and a.permit is null and a.due_at <= from_micros($3)
             and (a.due_at, a.id) > (from_micros($5), $4)
         order by a.due_at, a.id
         limit $7
@@ -229,7 +229,7 @@ const DUE: &str = "-- claim_batches: what is due
         where e.id = a.event_id and e.day = event_day(a.event_id)
         limit 1
     ) e
-    where a.state = 'waiting' and a.due_at = x.due_at
+    where a.permit is null and a.due_at = x.due_at
         and a.batch_limit is not distinct from $6
         and (a.expires_at is null or a.expires_at > from_micros($3))
     order by x.due_at, x.id

@@ -71,7 +71,7 @@ async fn too_late(
 /// step stopped.
 const FIRST: &str = "
     select a.id, a.event_id, 0::bigint as at from deliveries a
-    where a.destination_id = $1 and a.state = 'waiting' and a.due_at is null
+    where a.destination_id = $1 and a.permit is null and a.due_at is null
         and a.id + 0 > $3 and $2::bigint is not null
     order by a.id + 0 limit $4";
 const ADMITTED: &str = "
@@ -81,7 +81,7 @@ const ADMITTED: &str = "
     order by a.id + 0 limit $4";
 const DUE: &str = "
     select a.id, a.event_id, micros(a.due_at) as at from deliveries a
-    where a.destination_id = $1 and a.state = 'waiting' and a.due_at is not null
+    where a.destination_id = $1 and a.permit is null and a.due_at is not null
         and (a.due_at, a.id) > (from_micros($2), $3)
     order by a.due_at, a.id limit $4";
 

@@ -402,12 +402,7 @@ async fn needs_event_of(connection: &mut PgConnection, day: &str) -> Result<bool
                 from outbox o order by o.position limit 1
             ), false)
             or exists (
-                select from deliveries a where a.due_at is null
-                    and event_day(a.event_id) = $1::text::date
-            )
-            or exists (
-                select from deliveries a where a.due_at is not null
-                    and event_day(a.event_id) = $1::text::date
+                select from deliveries a where event_day(a.event_id) = $1::text::date
             )
             or exists (
                 select from ledger a

@@ -76,8 +76,11 @@ pub(super) async fn event(
             micros(a.created_at) as created_at, micros(a.admitted_at) as admitted_at,
             micros(a.started_at) as started_at, micros(a.finished_at) as finished_at,
             a.status, a.error, a.response_body, a.replay_id
-        from attempts a
-        where a.event_id = $1
+        from (
+            select * from ledger l where l.event_id = $1
+            union all
+            select * from deliveries_of($1) d
+        ) a
         order by a.id + 0 desc
         limit $2",
     )
@@ -130,13 +133,28 @@ pub(super) async fn attempts(
             union all
             (
                 select * from deliveries a
-                where a.destination_id = $2 and a.due_at is null and a.id + 0 < $3
+                where a.destination_id = $2 and a.permit is null and a.due_at is null
+                    and a.id + 0 < $3
                 order by a.id + 0 desc limit $4
             )
             union all
             (
                 select * from deliveries a
-                where a.destination_id = $2 and a.due_at is not null and a.id + 0 < $3
+                where a.destination_id = $2 and a.permit is null and a.due_at is not null
+                    and a.id + 0 < $3
+                order by a.id + 0 desc limit $4
+            )
+            union all
+            (
+                select * from deliveries a
+                where a.destination_id = $2 and a.permit is not null and a.carried_by is null
+                    and a.id + 0 < $3
+                order by a.id + 0 desc limit $4
+            )
+            union all
+            (
+                select * from deliveries a
+                where a.destination_id = $2 and a.carried_by is not null and a.id + 0 < $3
                 order by a.id + 0 desc limit $4
             )
         ) a

@@ -15,7 +15,7 @@ pub(super) async fn expire(connection: &mut PgConnection, limit: u32) -> Result<
         with clock as materialized (select clock_timestamp() as now),
         locked as materialized (
             select a.id from deliveries a
-            where a.state = 'waiting' and a.expires_at <= (select now from clock)
+            where a.permit is null and a.expires_at <= (select now from clock)
             order by a.expires_at
             limit $1
             for update skip locked

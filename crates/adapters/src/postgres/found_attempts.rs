@@ -40,13 +40,28 @@ const EXAMINED: &str = "-- find_attempts: what is examined
             union all
             (
                 select a.id, a.event_id, a.state, a.created_at from deliveries a
-                where a.destination_id = p.id and a.due_at is null and a.id + 0 < bound.id
+                where a.destination_id = p.id and a.permit is null and a.due_at is null
+                    and a.id + 0 < bound.id
                 order by a.id + 0 desc limit $4
             )
             union all
             (
                 select a.id, a.event_id, a.state, a.created_at from deliveries a
-                where a.destination_id = p.id and a.due_at is not null and a.id + 0 < bound.id
+                where a.destination_id = p.id and a.permit is null and a.due_at is not null
+                    and a.id + 0 < bound.id
+                order by a.id + 0 desc limit $4
+            )
+            union all
+            (
+                select a.id, a.event_id, a.state, a.created_at from deliveries a
+                where a.destination_id = p.id and a.permit is not null and a.carried_by is null
+                    and a.id + 0 < bound.id
+                order by a.id + 0 desc limit $4
+            )
+            union all
+            (
+                select a.id, a.event_id, a.state, a.created_at from deliveries a
+                where a.destination_id = p.id and a.carried_by is not null and a.id + 0 < bound.id
                 order by a.id + 0 desc limit $4
             )
         ) a

@@ -37,8 +37,12 @@ const FIND: &str = "-- find_events
             and ($7::bigint is null or e.created_at < from_micros($7))
             and ($12::text is null or strpos(e.id::text, $12) > 0)
             and (($4::text is null and $13::uuid is null) or exists (
-                select from attempts a
-                where a.event_id = e.id and ($4::text is null or a.state = $4)
+                select from (
+                    select l.state, l.destination_id from ledger l where l.event_id = e.id
+                    union all
+                    select d.state, d.destination_id from deliveries_of(e.id) d
+                ) a
+                where ($4::text is null or a.state = $4)
                     and ($13::uuid is null or a.destination_id = $13)
             )) as wanted
         from (
@@ -75,7 +79,11 @@ const FIND: &str = "-- find_events
             count(distinct a.destination_id) as destinations,
             (array_agg(a.destination_id))[1] as destination,
             (array_agg(a.state order by a.id desc))[1] as last
-        from attempts a where a.event_id = n.id
+        from (
+            select l.id, l.state, l.destination_id from ledger l where l.event_id = n.id
+            union all
+            select d.id, d.state, d.destination_id from deliveries_of(n.id) d
+        ) a
     ) t on n.wanted
     where (n.wanted and n.number <= $5)
         or (n.is_last and (select count(*) from examined) >= $2)

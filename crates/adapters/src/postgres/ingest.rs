@@ -211,6 +211,8 @@ impl<'a> Batch<'a> {
             .bind(columns.traces)
             .bind(pairs.deliver_at)
             .bind(pairs.expires_at)
+            .bind(pairs.firsts)
+            .bind(pairs.lasts)
             .fetch_all(connection)
             .await?)
     }
@@ -313,7 +315,8 @@ fn refusal(state: Option<&str>) -> Option<Acceptance> {
 /// those whose key a request that came first has taken are left out, and so are
 /// those whose id is there. Keys are taken in order, so that batches that share
 /// several wait for each other and not in a circle. One waiting attempt is
-/// inserted for each event and destination, in the order of the events.
+/// inserted for each event and destination, in the order of the events, which know the
+/// ids of theirs.
 ///
 /// `(… in (select …)) is true`: hashed once, whatever the planner thinks of how
 /// many there are.
@@ -342,15 +345,23 @@ const WRITE: &str = "-- accept_events: write
         where k.expires_at <= (select now from clock)
         returning k.event_id
     ),
+    -- As many as may be inserted, in this order.
+    ids as materialized (
+        select array_agg(next_attempt_id('attempts_id_seq')) as ids
+        from generate_series(1, cardinality($12))
+    ),
     written as (
         insert into events (
-            id, tenant_id, event_type, content_type, payload, created_at, day, trace, directed
+            id, tenant_id, event_type, content_type, payload, created_at, day, trace, directed,
+            deliveries
         )
         select n.id, n.tenant_id, n.event_type, n.content_type, n.payload, clock.now,
-            event_day(n.id), n.trace, n.named is not null
+            event_day(n.id), n.trace, n.named is not null,
+            case when n.first <= n.last then ((select i.ids from ids i))[n.first:n.last] end
         from unnest(
-            $1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::bytea[], $16::text[], $6::uuid[]
-        ) as n (id, tenant_id, event_type, content_type, payload, trace, named)
+            $1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::bytea[], $16::text[], $6::uuid[],
+            $19::integer[], $20::integer[]
+        ) as n (id, tenant_id, event_type, content_type, payload, trace, named, first, last)
         cross join clock
         where (n.id in (select o.id from offered o where o.is_taken)) is true
             and ((n.id in (select unnest($10::uuid[]))) is not true
@@ -361,9 +372,9 @@ const WRITE: &str = "-- accept_events: write
     ),
     attempted as (
         insert into deliveries (
-            event_id, destination_id, tenant_id, created_at, due_at, expires_at, payload_bytes
+            id, event_id, destination_id, tenant_id, created_at, due_at, expires_at, payload_bytes
         )
-        select n.event_id, n.destination_id, n.tenant_id, clock.now, due.at,
+        select ((select i.ids from ids i))[n.position::integer], n.event_id, n.destination_id, n.tenant_id, clock.now, due.at,
             least(coalesce(due.at, clock.now) + d.max_age_ms * interval '1 millisecond',
                 from_micros(n.expires_at)),
             n.payload_bytes
@@ -447,12 +458,17 @@ struct Pairs {
     bytes: Vec<i32>,
     deliver_at: Vec<Option<i64>>,
     expires_at: Vec<Option<i64>>,
+    /// Of each event, which of them are its own: from the first to the last, counted from
+    /// one.
+    firsts: Vec<i32>,
+    lasts: Vec<i32>,
 }
 
 impl Pairs {
     fn of<'a>(events: impl Iterator<Item = (&'a NewEvent, &'a [DestinationId])>) -> Self {
         let mut pairs = Self::default();
         for (event, audience) in events {
+            pairs.firsts.push(pairs.last() + 1);
             for destination in audience {
                 pairs.events.push(event.id.0);
                 pairs.destinations.push(destination.0);
@@ -466,8 +482,13 @@ impl Pairs {
                 pairs.deliver_at.push(deliver_at.map(Timestamp::as_micros));
                 pairs.expires_at.push(expires_at.map(Timestamp::as_micros));
             }
+            pairs.lasts.push(pairs.last());
         }
         pairs
+    }
+
+    fn last(&self) -> i32 {
+        i32::try_from(self.events.len()).unwrap_or(i32::MAX)
     }
 }
 

@@ -168,7 +168,7 @@ async fn waiting(pool: &PgPool, page: Page, limit: i64) -> Result<Vec<Row>, Fail
         from (
             (
                 select a.id, a.due_at, a.created_at, a.state from deliveries a
-                where a.destination_id = $1 and a.state = 'waiting' and a.due_at is null
+                where a.destination_id = $1 and a.permit is null and a.due_at is null
                     and a.id + 0 > $2 and a.created_at < from_micros($3)
                 order by a.id + 0
                 limit $4
@@ -176,7 +176,7 @@ async fn waiting(pool: &PgPool, page: Page, limit: i64) -> Result<Vec<Row>, Fail
             union all
             (
                 select a.id, a.due_at, a.created_at, a.state from deliveries a
-                where a.destination_id = $1 and a.state = 'waiting' and a.due_at is not null
+                where a.destination_id = $1 and a.permit is null and a.due_at is not null
                     and a.id + 0 > $2 and (a.due_at < from_micros($3)) is true
                 order by a.id + 0
                 limit $4
@@ -292,14 +292,14 @@ pub(super) async fn backlogs(
         cross join lateral (
             select count(*) as waiting from (
                 select from deliveries a
-                where a.destination_id = n.id and a.state = 'waiting' and a.due_at is null
+                where a.destination_id = n.id and a.permit is null and a.due_at is null
                 limit $2
             ) x
         ) f
         cross join lateral (
             select count(*) as waiting from (
                 select from deliveries a
-                where a.destination_id = n.id and a.state = 'waiting' and a.due_at is not null
+                where a.destination_id = n.id and a.permit is null and a.due_at is not null
                 limit $2
             ) x
         ) l

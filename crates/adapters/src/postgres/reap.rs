@@ -263,17 +263,10 @@ const GIVE_UP_STARTS: &str = "-- reap: give_up_starts
         select x.id from (
             select a.id, a.claimed_at from deliveries a
             where a.permit is not null and a.carried_by is null and a.state = 'started'
-                -- A permit ends within seconds of its claim.
-                and a.deadline < (select now from clock)
-                    - $1::bigint * interval '1 microsecond' + interval '1 minute'
-                and a.claimed_at
-                    < (select now from clock) - $1::bigint * interval '1 microsecond'
-            union
-            select a.id, a.claimed_at from deliveries a
-            where (select cardinality(ids) from lapsed) > 0
-                and a.permit is not null and a.carried_by is null and a.state = 'started'
-                and a.worker_id = any ((select ids from lapsed)::uuid[])
-            union
+                and (a.claimed_at
+                        < (select now from clock) - $1::bigint * interval '1 microsecond'
+                    or a.worker_id = any ((select ids from lapsed)::uuid[]))
+            union all
             select a.id, a.claimed_at from deliveries a
             where a.carried_by is not null
                 and (a.claimed_at
@@ -406,13 +399,13 @@ async fn drain_deleted(connection: &mut PgConnection, limit: u32) -> Result<Done
             cross join lateral (
                 (
                     select a.id from deliveries a
-                    where a.destination_id = d.id and a.state = 'waiting' and a.due_at is null
+                    where a.destination_id = d.id and a.permit is null and a.due_at is null
                     order by a.id + 0 limit $1
                 )
                 union all
                 (
                     select a.id from deliveries a
-                    where a.destination_id = d.id and a.state = 'waiting' and a.due_at is not null
+                    where a.destination_id = d.id and a.permit is null and a.due_at is not null
                     order by a.due_at limit $1
                 )
             ) b
@@ -456,12 +449,23 @@ async fn mark_drained(connection: &mut PgConnection) -> Result<i64, Failure> {
             select d.id from deleted d
             where not exists (
                     select from deliveries a
-                    where a.destination_id = d.id and a.due_at is null
+                    where a.destination_id = d.id and a.permit is null and a.due_at is null
                     offset 0
                 )
                 and not exists (
                     select from deliveries a
-                    where a.destination_id = d.id and a.due_at is not null
+                    where a.destination_id = d.id and a.permit is null and a.due_at is not null
+                    offset 0
+                )
+                and not exists (
+                    select from deliveries a
+                    where a.destination_id = d.id and a.permit is not null
+                        and a.carried_by is null
+                    offset 0
+                )
+                and not exists (
+                    select from deliveries a
+                    where a.destination_id = d.id and a.carried_by is not null
                     offset 0
                 )
         ),

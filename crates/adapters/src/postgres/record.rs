@@ -493,7 +493,7 @@ async fn cancel_retries(
             select a.id
             from unnest($1::uuid[], $2::uuid[], $3::bigint[]) as n (event_id, destination_id, id)
             join deliveries a on a.event_id = n.event_id and a.destination_id = n.destination_id
-                and a.id + 0 > n.id
+                and a.id + 0 > n.id and a.due_at is not null
             where a.state in ('waiting', 'admitted')
             order by a.id
             for update of a skip locked

@@ -54,12 +54,12 @@ const BACKLOGS: &str = "-- survey: backlogs
             least(
                 (
                     select a.destination_id from deliveries a
-                    where a.state = 'waiting' and a.due_at is null and a.destination_id > w.id
+                    where a.permit is null and a.due_at is null and a.destination_id > w.id
                     order by a.destination_id limit 1
                 ),
                 (
                     select a.destination_id from deliveries a
-                    where a.state = 'waiting' and a.due_at is not null and a.destination_id > w.id
+                    where a.permit is null and a.due_at is not null and a.destination_id > w.id
                     order by a.destination_id limit 1
                 )
             ),
@@ -70,13 +70,13 @@ const BACKLOGS: &str = "-- survey: backlogs
     select w.id, d.tenant_id, f.waiting as firsts, l.waiting as others,
         (
             select micros(a.created_at) from deliveries a
-            where a.destination_id = w.id and a.state = 'waiting' and a.due_at is null
+            where a.destination_id = w.id and a.permit is null and a.due_at is null
                 and a.id + 0 > coalesce(p.first_after, 0)
             order by a.id + 0 limit 1
         ) as first_since,
         (
             select micros(a.due_at) from deliveries a
-            where a.destination_id = w.id and a.state = 'waiting' and a.due_at <= clock.now
+            where a.destination_id = w.id and a.permit is null and a.due_at <= clock.now
             order by a.due_at limit 1
         ) as due_since
     from walk w
@@ -86,7 +86,7 @@ const BACKLOGS: &str = "-- survey: backlogs
     cross join lateral (
         select count(*) as waiting from (
             select from deliveries a
-            where a.destination_id = w.id and a.state = 'waiting' and a.due_at is null
+            where a.destination_id = w.id and a.permit is null and a.due_at is null
                 and a.id + 0 > coalesce(p.first_after, 0)
             limit $3
         ) x
@@ -94,7 +94,7 @@ const BACKLOGS: &str = "-- survey: backlogs
     cross join lateral (
         select count(*) as waiting from (
             select from deliveries a
-            where a.destination_id = w.id and a.state = 'waiting' and a.due_at is not null
+            where a.destination_id = w.id and a.permit is null and a.due_at is not null
             limit $3
         ) x
     ) l

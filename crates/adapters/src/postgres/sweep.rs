@@ -32,7 +32,7 @@ const WALK: &str = "-- sweep
             select array_agg(n.destination_id) as ids, array_agg(n.first) as firsts
             from (
                 select a.destination_id, a.id + 0 as first from deliveries a
-                where a.state = 'waiting' and a.due_at is null and a.destination_id > w.last
+                where a.permit is null and a.due_at is null and a.destination_id > w.last
                 order by a.destination_id, a.id + 0 limit w.reads
             ) n
         ) first
@@ -40,7 +40,7 @@ const WALK: &str = "-- sweep
             select array_agg(n.destination_id) as ids, array_agg(n.due_at) as due_at
             from (
                 select a.destination_id, a.due_at from deliveries a
-                where a.state = 'waiting' and a.due_at is not null and a.destination_id > w.last
+                where a.permit is null and a.due_at is not null and a.destination_id > w.last
                 order by a.destination_id, a.due_at limit w.reads
             ) n
         ) due

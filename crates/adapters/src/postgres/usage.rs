@@ -217,7 +217,7 @@ const USAGE: &str = "-- admit: usage
         d.due_ids, d.due_since, d.due_expired, d.due_bytes, d.due_limits,
         (
             select micros(a.due_at) from deliveries a
-            where a.destination_id = r.id and a.state = 'waiting'
+            where a.destination_id = r.id and a.permit is null
                 and (a.id | 0) >= $15 and a.due_at > from_micros($10)
             order by a.due_at limit 1
         ) as next_due
@@ -389,7 +389,7 @@ const USAGE: &str = "-- admit: usage
             coalesce(array_agg(x.payload_bytes), '{}') as first_bytes
         from (
             select a.id, a.created_at, a.expires_at, a.payload_bytes from deliveries a
-            where a.destination_id = r.id and a.state = 'waiting' and a.due_at is null
+            where a.destination_id = r.id and a.permit is null and a.due_at is null
                 and a.id + 0 > greatest(r.first_after, $15 - 1)
             order by a.id + 0 limit r.ahead
         ) x
@@ -404,7 +404,7 @@ const USAGE: &str = "-- admit: usage
             coalesce(array_agg(x.batch_limit), '{}') as due_limits
         from (
             select a.id, a.due_at, a.expires_at, a.payload_bytes, a.batch_limit from deliveries a
-            where a.destination_id = r.id and a.state = 'waiting'
+            where a.destination_id = r.id and a.permit is null
                 and a.due_at <= from_micros($10) and (a.id | 0) >= $15
             order by a.due_at, a.id limit r.ahead
         ) x

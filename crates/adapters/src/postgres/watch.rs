@@ -240,7 +240,7 @@ async fn count_together(
         cross join lateral (
             select count(*) as waiting from (
                 select from deliveries a
-                where a.destination_id = n.id and a.state = 'waiting' and a.due_at is null
+                where a.destination_id = n.id and a.permit is null and a.due_at is null
                     and a.id + 0 > coalesce(p.first_after, 0)
                 limit n.far
             ) x
@@ -248,7 +248,7 @@ async fn count_together(
         cross join lateral (
             select count(*) as waiting from (
                 select from deliveries a
-                where a.destination_id = n.id and a.state = 'waiting' and a.due_at is not null
+                where a.destination_id = n.id and a.permit is null and a.due_at is not null
                 limit n.far
             ) x
         ) l

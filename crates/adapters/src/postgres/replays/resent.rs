@@ -23,8 +23,7 @@ use crate::postgres::rows::count;
 const WANTED: &str = "e.created_at >= r.died_from and e.created_at < r.died_before
             and (r.event_type is null or e.event_type = r.event_type)
             and not exists (
-                select from deliveries a
-                where a.event_id = e.id and a.destination_id = r.destination_id
+                select from deliveries_of(e.id) a where a.destination_id = r.destination_id
             )
             and (not r.only_missed or not exists (
                 select from ledger a

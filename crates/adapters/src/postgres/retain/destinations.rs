@@ -85,22 +85,34 @@ async fn examine(
                 offset 0
             )
             or exists (
-                select from deliveries a where a.destination_id = x.id and a.due_at is null
+                select from deliveries a
+                where a.destination_id = x.id and a.permit is null and a.due_at is null
                 offset 0
             )
             or exists (
-                select from deliveries a where a.destination_id = x.id and a.due_at is not null
+                select from deliveries a
+                where a.destination_id = x.id and a.permit is null and a.due_at is not null
+                offset 0
+            )
+            or exists (
+                select from deliveries a
+                where a.destination_id = x.id and a.permit is not null and a.carried_by is null
+                offset 0
+            )
+            or exists (
+                select from deliveries a
+                where a.destination_id = x.id and a.carried_by is not null
                 offset 0
             ) as is_in_ledger,
             x.drained_at is not null and (
                 exists (
                     select from deliveries a
-                    where a.destination_id = x.id and a.state = 'waiting' and a.due_at is null
+                    where a.destination_id = x.id and a.permit is null and a.due_at is null
                     offset 0
                 )
                 or exists (
                     select from deliveries a
-                    where a.destination_id = x.id and a.state = 'waiting' and a.due_at is not null
+                    where a.destination_id = x.id and a.permit is null and a.due_at is not null
                     offset 0
                 )
             ) as waits

@@ -225,14 +225,13 @@ const EVENTS: &str = "-- retain: events
     unneeded as materialized (
         select x.id
         from taken x
-        where not exists (
-            select from attempts a
-            where a.event_id = x.id
-                and (a.state in ('waiting', 'admitted', 'started')
-                    or (a.dead_letter and a.replayed_at is null))
-            -- One lookup for each, whatever the statistics say.
-            offset 0
-        )
+        -- One lookup for each, whatever the statistics say.
+        where not exists (select from deliveries_of(x.id) offset 0)
+            and not exists (
+                select from ledger a
+                where a.event_id = x.id and a.dead_letter and a.replayed_at is null
+                offset 0
+            )
     ),
     gone as (
         delete from events e using unneeded u

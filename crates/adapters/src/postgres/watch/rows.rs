@@ -22,12 +22,12 @@ const WALK: &str = "-- watch: passed
             least(
                 (
                     select a.destination_id from deliveries a
-                    where a.state = 'waiting' and a.due_at is null and a.destination_id > w.id
+                    where a.permit is null and a.due_at is null and a.destination_id > w.id
                     order by a.destination_id limit 1
                 ),
                 (
                     select a.destination_id from deliveries a
-                    where a.state = 'waiting' and a.due_at is not null and a.destination_id > w.id
+                    where a.permit is null and a.due_at is not null and a.destination_id > w.id
                     order by a.destination_id limit 1
                 ),
                 (
@@ -51,13 +51,13 @@ const WALK: &str = "-- watch: passed
         micros(r.dead_letters_told_at) as dead_letters_told_at,
         (
             select micros(a.created_at) from deliveries a
-            where a.destination_id = w.id and a.state = 'waiting' and a.due_at is null
+            where a.destination_id = w.id and a.permit is null and a.due_at is null
                 and a.id + 0 > coalesce(p.first_after, 0)
             order by a.id + 0 limit 1
         ) as first_since,
         (
             select micros(a.due_at) from deliveries a
-            where a.destination_id = w.id and a.state = 'waiting' and a.due_at <= clock.now
+            where a.destination_id = w.id and a.permit is null and a.due_at <= clock.now
             order by a.due_at limit 1
         ) as due_since
     from walk w

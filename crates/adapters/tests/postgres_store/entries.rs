@@ -1,0 +1,47 @@
+//! How many entries of indexes a delivery writes, step by step: most of what it costs
+//! Postgres, in time and in the log.
+
+use engine::ports::{ClaimAnswer, Store};
+
+use crate::coarse::success;
+use crate::database::{Database, per_second};
+
+/// Entries that the rows of these tables have in all of their indexes.
+async fn entries(database: &Database, of: &str) -> i64 {
+    let counted = format!(
+        "select coalesce(sum((xpath('/row/n/text()', query_to_xml(format(
+                'select count(*) as n from %s where %s', i.indrelid::regclass,
+                coalesce(pg_get_expr(i.indpred, i.indrelid), 'true')
+            ), false, true, '')))[1]::text::bigint), 0)::bigint
+        from pg_index i join pg_class c on c.oid = i.indrelid
+        where c.relkind = 'r' and c.relname like '{of}'"
+    );
+    database.number(&counted).await
+}
+
+#[tokio::test]
+async fn a_delivery_writes_eleven_entries() {
+    let database = Database::create().await;
+    let worker = database.worker().await;
+    let destination = database.destination(per_second(20)).await;
+    database.accept(destination, 1).await;
+    assert_eq!(entries(&database, "events%").await, 3, "an event");
+    assert_eq!(entries(&database, "deliveries").await, 2, "what waits");
+    let permits = database.permits(destination).await;
+    assert_eq!(entries(&database, "deliveries").await, 2, "a permit");
+    // The claim is written in place: no index says anything that it sets.
+    let named = "select count(*) from pg_index i join pg_attribute a on a.attrelid = i.indrelid
+        where i.indrelid = 'deliveries'::regclass
+            and a.attname in ('state', 'worker_id', 'claimed_at', 'started_at')
+            and (a.attnum = any (i.indkey)
+                or pg_get_indexdef(i.indexrelid) ~ ('\\m' || a.attname || '\\M'))";
+    assert_eq!(database.number(named).await, 0);
+    let claims = database.store.claim_starts(worker, &permits).await.unwrap();
+    assert!(matches!(claims.answers[..], [ClaimAnswer::Started(_)]));
+    let outcomes = [success(&permits[0])];
+    let recorded = database.store.record_outcomes(worker, &outcomes).await;
+    assert_eq!(recorded.unwrap().skipped, []);
+    assert_eq!(entries(&database, "deliveries").await, 0);
+    // One of them, of when it ended, is of a range of pages.
+    assert_eq!(entries(&database, "ledger%").await, 4 + 1, "what is over");
+}
