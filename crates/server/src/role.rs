@@ -20,6 +20,7 @@ mod running;
 
 pub use config::RoleConfig;
 pub use listeners::Listeners;
+pub(crate) use loops::Loops;
 pub use ready::Ready;
 pub use running::Running;
 
