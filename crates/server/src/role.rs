@@ -10,7 +10,8 @@
 //! | `/livez`, `/readyz`, `/metrics` | ✓ | ✓ | ✓ | ✓ | ✓ |
 //! | `/work` | | | ✓ | | |
 //!
-//! Of several operators one acts; nothing else needs a leader.
+//! Of several operators one acts; nothing else needs a leader. A router has no parts and is
+//! none of these processes: it is started by [`crate::commands::router`].
 
 mod config;
 mod listeners;
