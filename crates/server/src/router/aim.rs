@@ -67,8 +67,9 @@ impl Asked<'_> {
         if self.route == TENANTS && self.acts_for.is_none() {
             return match (self.method, &self.named) {
                 (&Method::POST, _) => Aim::NewTenant,
-                (_, Named::One(name)) => Aim::Shard(name.clone()),
-                _ => Aim::EveryShard,
+                (&Method::GET | &Method::HEAD, Named::None) => Aim::EveryShard,
+                // What there is no such method for is for a shard to refuse.
+                _ => Aim::Shard(self.own().clone()),
             };
         }
         // What is no name of a tenant is for a shard to refuse.
@@ -263,6 +264,12 @@ mod tests {
             };
             assert_eq!(named.aim(), shard("a"));
             assert_eq!(named.needs(&named.aim()), Some(Scope::Admin));
+            let unknown = Asked {
+                method: &Method::DELETE,
+                scope: None,
+                ..asked.clone()
+            };
+            assert_eq!(unknown.aim(), shard("b"));
             let nowhere = Asked {
                 named: Named::Unknown,
                 ..asked

@@ -14,7 +14,6 @@ use domain::shard::ShardName;
 use http::{Method, StatusCode};
 use serde_json::json;
 use subtle::ConstantTimeEq;
-use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use super::shards::Shards;
@@ -30,15 +29,11 @@ const OUTLASTS: Duration = Duration::from_secs(300);
 /// Keys that are remembered; beyond it all are asked for again.
 const MAX_REMEMBERED: usize = 10_000;
 
-/// How many keys are asked for at one time.
-const ASKED_AT_ONCE: usize = 4;
-
 /// Knows keys.
 pub(super) struct Keys {
     /// The digest of the one that all shards have.
     shared: [u8; 32],
     known: Mutex<HashMap<[u8; 32], Known>>,
-    turns: Semaphore,
 }
 
 /// Whose key it is.
@@ -71,7 +66,6 @@ impl Keys {
         Self {
             shared: digest(shared),
             known: Mutex::default(),
-            turns: Semaphore::new(ASKED_AT_ONCE),
         }
     }
 
@@ -103,13 +97,13 @@ impl Keys {
     }
 
     async fn ask(&self, shards: &Shards, home: &ShardName, key: &str) -> Result<Known, Problem> {
-        let _turn = self.turns.acquire().await.ok();
+        let shard = shards.get(home).ok_or_else(Problem::unauthorized)?;
+        let _turn = shard.turn().await;
         // Somebody may have asked for it while we waited.
         if let Some(known) = self.fresh(key) {
             return Ok(known);
         }
         let asked_at = Instant::now();
-        let shard = shards.get(home).ok_or_else(Problem::unauthorized)?;
         let body = json!({"key": key}).to_string();
         let answer = shards.ask(shard, Method::POST, IDENTIFY, body).await;
         let answer = answer.and_then(|answer| match answer.status {
@@ -139,6 +133,10 @@ impl Keys {
 
     fn learn(&self, key: &str, known: Known) {
         let mut memory = self.memory();
+        if memory.len() >= MAX_REMEMBERED {
+            // Guesses first: they must not make anybody's key be forgotten.
+            memory.retain(|_, known| known.scopes.is_some());
+        }
         if memory.len() >= MAX_REMEMBERED {
             memory.clear();
         }

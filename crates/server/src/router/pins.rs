@@ -26,7 +26,7 @@ const REMEMBERED: Duration = Duration::from_secs(60);
 /// Tenants that are remembered; beyond it all are asked for again.
 const MAX_REMEMBERED: usize = 100_000;
 
-/// How many tenants are asked for at one time.
+/// How many tenants that are not known all shards are asked for at one time.
 const ASKED_AT_ONCE: usize = 16;
 
 /// What is known.
@@ -63,6 +63,19 @@ impl Pins {
         if let Some(shard) = self.fresh(tenant) {
             return Ok(Some(shard));
         }
+        let before = self.memory().get(tenant).map(|pin| pin.shard.clone());
+        // Most likely where it was, and no other shard is in its way then.
+        if let Some(shard) = before.as_ref().and_then(|name| shards.get(name)) {
+            let _turn = shard.turn().await;
+            if let Some(shard) = self.fresh(tenant) {
+                return Ok(Some(shard));
+            }
+            let asked_at = Instant::now();
+            if let (_, Ok(true)) = has(shards, shard, tenant).await {
+                self.learn(tenant, shard.name(), asked_at);
+                return Ok(Some(shard.name().clone()));
+            }
+        }
         let _turn = self.turns.acquire().await.ok();
         // Somebody may have asked for it while we waited.
         if let Some(shard) = self.fresh(tenant) {
@@ -70,7 +83,6 @@ impl Pins {
         }
         let asked_at = Instant::now();
         let said = join_all(shards.all().map(|shard| has(shards, shard, tenant))).await;
-        let before = self.memory().get(tenant).map(|pin| pin.shard.clone());
         let found = judge(tenant, said, before)?;
         if let Some(shard) = &found {
             self.learn(tenant, shard, asked_at);

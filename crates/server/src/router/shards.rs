@@ -23,7 +23,7 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use secrecy::{ExposeSecret, SecretString};
 use serde::de::DeserializeOwned;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 use tokio::time::{Instant, timeout};
 use tower_http::timeout::TimeoutBody;
 
@@ -39,6 +39,10 @@ use crate::request_id;
 /// Requests that one shard has at one time: below the 2,000 connections that its API
 /// takes from one address, so that two routers on one host are no more.
 const AT_ONCE: usize = 900;
+
+/// How many questions of the router's own one shard is asked at one time. One that does
+/// not answer holds up those about itself alone.
+const QUESTIONS_AT_ONCE: usize = 16;
 
 /// How long a connection to a shard may take: it is near.
 const CONNECT: Duration = Duration::from_secs(2);
@@ -96,6 +100,8 @@ pub(super) struct Shard {
     /// `None` of a URL without a host, which is refused before.
     authority: Option<Authority>,
     room: Arc<Semaphore>,
+    /// Of what the router itself wants to know.
+    questions: Semaphore,
     /// As of the last look.
     ready: AtomicBool,
 }
@@ -217,8 +223,22 @@ impl Shards {
         shard::home(&ready, id).or_else(|| self.home(id))
     }
 
-    /// Asks a shard itself, by the key that all have.
+    /// Asks a shard itself, by the key that all have. One that was not ready at the last
+    /// look is not asked: whoever waits would wait for nothing.
     pub(super) async fn ask(
+        &self,
+        shard: &Shard,
+        method: Method,
+        path: &str,
+        body: String,
+    ) -> Result<Answer, Away> {
+        match shard.is_ready() {
+            true => self.ask_anyway(shard, method, path, body).await,
+            false => Err(Away("it was not ready a moment ago".to_owned())),
+        }
+    }
+
+    async fn ask_anyway(
         &self,
         shard: &Shard,
         method: Method,
@@ -339,7 +359,9 @@ impl Shards {
     /// Looks at each, and says which have come or gone.
     pub(super) async fn look(&self) {
         join_all(self.all().map(|shard| async move {
-            let answer = self.ask(shard, Method::GET, "/readyz", String::new()).await;
+            let answer = self
+                .ask_anyway(shard, Method::GET, "/readyz", String::new())
+                .await;
             let ready = answer.and_then(|answer| match answer.status {
                 StatusCode::OK => Ok(()),
                 _ => Err(answer.unusable()),
@@ -370,6 +392,7 @@ impl Shard {
             scheme,
             authority: format!("{host}{port}").parse().ok(),
             room: Arc::new(Semaphore::new(AT_ONCE)),
+            questions: Semaphore::new(QUESTIONS_AT_ONCE),
             // Until somebody has looked.
             ready: AtomicBool::new(true),
         }
@@ -383,9 +406,15 @@ impl Shard {
         self.ready.load(Ordering::Relaxed)
     }
 
+    /// Waits for a turn to ask it something.
+    pub(super) async fn turn(&self) -> Option<SemaphorePermit<'_>> {
+        self.questions.acquire().await.ok()
+    }
+
     /// What is said of it to whoever wanted something of it.
     pub(super) fn away(&self, why: &Away) -> Problem {
-        tracing::warn!(shard = self.name.as_str(), why = why.0, "a shard is away");
+        // That it is away was said once, when it was seen.
+        tracing::debug!(shard = self.name.as_str(), why = why.0, "a shard is away");
         Problem::shard_away(self.name.as_str())
     }
 

@@ -364,6 +364,7 @@ pub(crate) async fn a_shard_that_is_away_is_its_own_tenants_trouble(world: &Worl
     assert_eq!(readiness.shards["b"], false);
 
     shards.doors[1].open_again().await;
+    shards.routing.look_once().await;
     assert_eq!(of_theirs().await.status, StatusCode::OK);
     assert_eq!(new().await.status, StatusCode::CREATED);
 
