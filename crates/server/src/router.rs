@@ -34,6 +34,7 @@ mod browser;
 mod health;
 mod keys;
 mod pins;
+mod room;
 mod shards;
 mod tenants;
 

@@ -119,6 +119,7 @@ mod tests {
             url: None,
             api_key: None,
             tenant: None,
+            shard: None,
             ca_file: None,
             insecure_http: false,
         }

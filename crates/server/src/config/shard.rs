@@ -103,8 +103,7 @@ pub struct RouterConfig {
         long,
         env = "PACELINE_API_KEY",
         value_name = "KEY",
-        hide_env_values = true,
-        required = true
+        hide_env_values = true
     )]
     pub api_key: Option<SecretString>,
 

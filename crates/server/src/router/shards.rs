@@ -1,7 +1,6 @@
 //! The shards, and the way to each: kept connections, a bound on what is under way, and
 //! one attempt at everything.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -23,22 +22,19 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use secrecy::{ExposeSecret, SecretString};
 use serde::de::DeserializeOwned;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, timeout};
 use tower_http::timeout::TimeoutBody;
 
 use super::HEADER;
 use super::aim::Named;
+use super::room::{Full, Place, Room};
 use crate::api::acting::SCOPES_HEADER;
 use crate::api::bulk;
 use crate::api::problem::Problem;
-use crate::client::wire::{self, Place, Words};
+use crate::client::wire::{self, Words};
 use crate::config::{RouterConfig, ShardAddress};
 use crate::request_id;
-
-/// Requests that one shard has at one time: below the 2,000 connections that its API
-/// takes from one address, so that two routers on one host are no more.
-const AT_ONCE: usize = 900;
 
 /// How many questions of the router's own one shard is asked at one time. One that does
 /// not answer holds up those about itself alone.
@@ -99,7 +95,7 @@ pub(super) struct Shard {
     scheme: Scheme,
     /// `None` of a URL without a host, which is refused before.
     authority: Option<Authority>,
-    room: Arc<Semaphore>,
+    room: Room,
     /// Of what the router itself wants to know.
     questions: Semaphore,
     /// As of the last look.
@@ -147,7 +143,7 @@ const SHARDS: Words = Words {
 impl Shards {
     pub(super) fn new(config: &RouterConfig, key: &SecretString) -> anyhow::Result<Self> {
         for address in &config.shards {
-            let place = Place {
+            let place = wire::Place {
                 url: address.url.clone(),
                 ca_file: None,
                 insecure_http: config.insecure_http,
@@ -302,9 +298,8 @@ impl Shards {
         whose: &As,
         mut request: Request,
     ) -> Result<Response, Problem> {
-        let place = Arc::clone(&shard.room).try_acquire_owned();
-        let place = place.map_err(|_full| Problem::shard_busy(shard.name.as_str()));
-        let place = place?;
+        let place = shard.room.take(request.headers());
+        let place = place.map_err(|full| shard.full(full))?;
         self.address(shard, whose, &mut request);
         let patience = match route {
             BULK => bulk::MAX_LENGTH + HEAD,
@@ -391,7 +386,7 @@ impl Shard {
             name: address.name.clone(),
             scheme,
             authority: format!("{host}{port}").parse().ok(),
-            room: Arc::new(Semaphore::new(AT_ONCE)),
+            room: Room::default(),
             questions: Semaphore::new(QUESTIONS_AT_ONCE),
             // Until somebody has looked.
             ready: AtomicBool::new(true),
@@ -418,6 +413,16 @@ impl Shard {
         Problem::shard_away(self.name.as_str())
     }
 
+    fn full(&self, full: Full) -> Problem {
+        let name = self.name.as_str();
+        match full {
+            Full::All => Problem::shard_busy(name),
+            Full::One => Problem::busy(format!(
+                "too many requests with one key, or of one browser, at the shard {name} at once"
+            )),
+        }
+    }
+
     fn uri(&self, path: PathAndQuery) -> Uri {
         let mut parts = http::uri::Parts::default();
         parts.scheme = Some(self.scheme.clone());
@@ -426,11 +431,7 @@ impl Shard {
         Uri::from_parts(parts).unwrap_or_default()
     }
 
-    fn answered(
-        &self,
-        answer: http::Response<hyper::body::Incoming>,
-        place: OwnedSemaphorePermit,
-    ) -> Response {
+    fn answered(&self, answer: http::Response<hyper::body::Incoming>, place: Place) -> Response {
         let mut answer = answer.map(|body| {
             let body = TimeoutBody::new(STALLED, body);
             // Its place is taken until the end of it.
