@@ -83,12 +83,7 @@ pub const MAX_SHARDS: usize = 64;
 pub struct RouterConfig {
     /// All shards, as NAME=URL of the API of each. The first one is asked about what
     /// names none, such as a key from before there were several.
-    #[arg(
-        long,
-        env = "PACELINE_SHARDS",
-        value_name = "NAME=URL",
-        required = true
-    )]
+    #[arg(long, env = "PACELINE_SHARDS", value_name = "NAME=URL")]
     #[arg(value_delimiter = ',')]
     pub shards: Vec<ShardAddress>,
 
@@ -123,6 +118,10 @@ impl RouterConfig {
     /// Refuses shards that cannot be told apart, and names that none has.
     pub fn check(&self) -> Result<(), ConfigError> {
         let shards = &self.shards;
+        if shards.is_empty() {
+            let problem = "name one or more, such as a=https://api-a.example:8080";
+            return Err(ConfigError::flag("shards", problem));
+        }
         if shards.len() > MAX_SHARDS {
             let problem = format!("names {} shards; {MAX_SHARDS} are the most", shards.len());
             return Err(ConfigError::flag("shards", problem));

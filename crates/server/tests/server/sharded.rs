@@ -151,6 +151,27 @@ impl Stage {
         (status, shard.unwrap_or_default().to_owned(), json)
     }
 
+    /// A tenant with a destination, and events for it.
+    fn onboard(&self, key: &str, number: u32, shard: &Shard) {
+        let path = format!("/v1/tenants/{}", shard.tenant);
+        let (status, on, said) = self.ask(key, None, ("PUT", &path), &json!({"name": "one"}));
+        assert_eq!((status, &*on), (201, shard.name.as_str()), "{said}");
+        let destination = json!({"url": self.receiver.url(number), "event_types": ["*"],
+            "limits": {"per_second": LIMIT}});
+        let put = ("PUT", "/v1/destinations/hooks");
+        let (status, _, said) = self.ask(key, Some(&shard.tenant), put, &destination);
+        assert_eq!(status, 201, "{said}");
+        let event = json!({"type": "walk", "payload": 1});
+        let batch = json!({"events": vec![event; EVENTS as usize]});
+        let (status, _, said) = self.ask(
+            key,
+            Some(&shard.tenant),
+            ("POST", "/v1/events/batch"),
+            &batch,
+        );
+        assert_eq!(status, 202, "{said}");
+    }
+
     fn send_one(&self, key: &str, shard: &Shard) -> (u16, String, Value) {
         let event = json!({"type": "walk", "payload": {"of": shard.tenant}});
         self.ask(key, Some(&shard.tenant), ("POST", "/v1/events"), &event)
@@ -211,23 +232,7 @@ async fn two_databases_share_a_redis_and_a_rabbitmq_and_are_one_api() {
     assert!(key.starts_with("pl_a_"));
 
     for (number, shard) in [(1, a), (2, b)] {
-        let path = format!("/v1/tenants/{}", shard.tenant);
-        let (status, on, said) = stage.ask(&key, None, ("PUT", &path), &json!({"name": "one"}));
-        assert_eq!((status, &*on), (201, shard.name.as_str()), "{said}");
-        let destination = json!({"url": stage.receiver.url(number), "event_types": ["*"],
-            "limits": {"per_second": LIMIT}});
-        let put = ("PUT", "/v1/destinations/hooks");
-        let (status, _, said) = stage.ask(&key, Some(&shard.tenant), put, &destination);
-        assert_eq!(status, 201, "{said}");
-        let event = json!({"type": "walk", "payload": 1});
-        let batch = json!({"events": vec![event; EVENTS as usize]});
-        let (status, _, said) = stage.ask(
-            &key,
-            Some(&shard.tenant),
-            ("POST", "/v1/events/batch"),
-            &batch,
-        );
-        assert_eq!(status, 202, "{said}");
+        stage.onboard(&key, number, shard);
     }
     stage.all_arrive(u64::from(2 * EVENTS)).await;
     let arrivals = stage.receiver.record().arrivals;
