@@ -50,6 +50,7 @@ pub mod retry;
 pub mod search;
 pub mod series;
 pub mod session;
+pub mod shard;
 pub mod share;
 pub mod signals;
 pub mod signature;

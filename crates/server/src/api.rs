@@ -15,7 +15,7 @@ use axum::Router;
 use axum::extract::Request;
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{MethodRouter, get};
 use bytes::Bytes;
 use domain::ids::TenantId;
 use http::header;
@@ -38,7 +38,7 @@ pub mod attempts;
 pub mod batches;
 pub mod body;
 pub mod bulk;
-mod caller;
+pub(crate) mod caller;
 pub mod cancel;
 pub mod compliance;
 pub mod credentials;
@@ -256,6 +256,7 @@ fn of_tenants() -> OpenApiRouter<App> {
         ))
         .routes(routes!(keys::create, keys::list))
         .routes(routes!(keys::revoke))
+        .routes(routes!(keys::identify))
         .routes(routes!(links::create, links::list))
         .routes(routes!(links::revoke))
         .routes(routes!(limit_requests::create))
@@ -291,17 +292,19 @@ pub fn router(app: App) -> Router {
         .route_layer(middleware::from_fn(bound_time))
         .route_layer(middleware::from_fn(traffic::measure))
         .with_state(app.clone());
-    // Written once: anybody may ask for it.
+    v1.route("/openapi.json", described())
+        .fallback(async || Problem::no_route())
+        .method_not_allowed_fallback(async || Problem::no_method())
+        .layer(middleware::from_fn_with_state(app, request_id::assign))
+}
+
+/// The description of every route, for anybody.
+pub(crate) fn described<S: Clone + Send + Sync + 'static>() -> MethodRouter<S> {
+    // Written once.
     let document = serde_json::to_vec(&openapi()).expect("it has strings for its keys");
     let document = Bytes::from(document);
     let content_type = [(header::CONTENT_TYPE, "application/json")];
-    v1.route(
-        "/openapi.json",
-        get(async move || (content_type, document.clone())),
-    )
-    .fallback(async || Problem::no_route())
-    .method_not_allowed_fallback(async || Problem::no_method())
-    .layer(middleware::from_fn_with_state(app, request_id::assign))
+    get(async move || (content_type, document.clone()))
 }
 
 async fn bound_time(request: Request, next: Next) -> Response {

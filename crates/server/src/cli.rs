@@ -13,8 +13,8 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::commands::{
     api, attempt, audit, completions, dead_letters, demo, destination, event, event_type, import,
-    key, limit_request, link, listen, login, migrate, operations, operator, plan, scheduler,
-    secret_key, serve, tenant, tier, top, worker,
+    key, limit_request, link, listen, login, migrate, operations, operator, plan, router,
+    scheduler, secret_key, serve, tenant, tier, top, worker,
 };
 use crate::config::{ConfigError, LogConfig, unknown};
 use crate::{commands, logging, open_files};
@@ -44,6 +44,8 @@ pub enum Command {
     Worker(worker::Args),
     /// Run an operator only: Destination resources of Kubernetes.
     Operator(operator::Args),
+    /// Run a router only: before several shards, each with tenants of its own.
+    Router(router::Args),
     /// Print the definition of the Destination resource, for Kubernetes.
     Crd,
     /// Bring the database's schema up to this binary's.
@@ -155,6 +157,7 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Scheduler(args) => commands::scheduler::run(args).await,
         Command::Worker(args) => commands::worker::run(args).await,
         Command::Operator(args) => commands::operator::run(args).await,
+        Command::Router(args) => commands::router::run(args).await,
         Command::Crd => commands::crd::run(),
         Command::Migrate(args) => commands::migrate::run(args).await,
         Command::Audit(args) => commands::audit::run(args).await,

@@ -16,6 +16,7 @@ use anyhow::{Context, bail};
 use bytes::Bytes;
 use clap::builder::BoolishValueParser;
 use clap::{ArgAction, Args};
+use domain::shard::ShardName;
 use http::{Method, Request, StatusCode, header};
 use secrecy::SecretString;
 use serde::Serialize;
@@ -28,6 +29,7 @@ use crate::api::problem::Problem;
 use crate::api_key;
 use crate::config::ConfigError;
 use crate::profile;
+use crate::router;
 use crate::service::rules;
 pub use patience::Refused;
 pub(crate) use patience::{absent, patiently, status};
@@ -82,6 +84,11 @@ pub struct ClientConfig {
     )]
     pub tenant: Option<String>,
 
+    /// The shard to ask, where `paceline router` stands before several and neither the
+    /// key nor a tenant says which.
+    #[arg(long, env = "PACELINE_SHARD", value_name = "NAME")]
+    pub shard: Option<ShardName>,
+
     /// Certificates of authorities to trust beside those that this host trusts, in PEM.
     #[arg(long, env = "PACELINE_CA_FILE", value_name = "FILE")]
     pub ca_file: Option<PathBuf>,
@@ -101,6 +108,8 @@ pub struct Client {
     key: SecretString,
     /// Whom it acts for.
     tenant: Option<String>,
+    /// Which of several shards it asks.
+    shard: Option<ShardName>,
     /// The profile that has the key.
     profile: Option<String>,
 }
@@ -127,6 +136,7 @@ impl Client {
                  (or run this where `paceline serve` has left its paceline.db.key)",
             )?,
             tenant: config.tenant,
+            shard: config.shard,
             profile: config.profile,
         })
     }
@@ -256,6 +266,9 @@ impl Client {
         let mut request = Request::builder().method(method).uri(path);
         if let Some(tenant) = &self.tenant {
             request = request.header(acting::HEADER, tenant);
+        }
+        if let Some(shard) = &self.shard {
+            request = request.header(router::HEADER, shard.as_str());
         }
         request = request.header(header::CONTENT_TYPE, content_type);
         self.wire.exchange(stream, &self.key, (request, body)).await

@@ -22,6 +22,7 @@ pub mod operations;
 pub mod operator;
 pub mod plan;
 mod resend;
+pub mod router;
 pub mod scheduler;
 pub mod secret_key;
 pub mod serve;

@@ -30,6 +30,7 @@ pub mod places;
 pub mod portal;
 pub mod public_url;
 pub mod secret_url;
+pub mod shard;
 pub mod shown;
 pub mod traces;
 pub mod unknown;
@@ -41,6 +42,7 @@ pub use places::{Database, QueuePlace, SchedulePlace, require_shared};
 pub use portal::PortalConfig;
 pub use public_url::PublicUrl;
 pub use secret_url::SecretUrl;
+pub use shard::{RouterConfig, ShardAddress, ShardConfig};
 pub use shown::ShownConfig;
 pub use traces::TracesConfig;
 

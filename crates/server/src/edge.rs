@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
+use domain::shard::ShardName;
 use domain::time::Timestamp;
 use engine::ports::Store;
 use rand::rngs::{StdRng, SysRng};
@@ -53,6 +54,8 @@ pub struct Mint {
     /// How far the store's clock is ahead of that one, in microseconds.
     ahead: AtomicI64,
     random: Mutex<StdRng>,
+    /// What keys, links and cookies name first, in one of several shards.
+    shard: Option<ShardName>,
 }
 
 /// Between two looks at the store's clock.
@@ -93,7 +96,14 @@ impl Mint {
             clock,
             ahead: AtomicI64::new(0),
             random: Mutex::new(random),
+            shard: None,
         }
+    }
+
+    /// The same for a shard: what it makes for others to hold names it.
+    #[must_use]
+    pub fn of_shard(self, shard: Option<ShardName>) -> Self {
+        Self { shard, ..self }
     }
 
     /// A new id, of version 7: ids sort roughly by their time, which keeps the
@@ -128,7 +138,21 @@ impl Mint {
     /// A new API key.
     #[must_use]
     pub fn key(&self) -> MintedKey {
-        MintedKey::new(self.bytes(), self.bytes())
+        MintedKey::new(self.shard.as_ref(), self.bytes(), self.bytes())
+    }
+
+    /// What a browser shall hold, or a link: 256 random bits, after the name of the shard
+    /// that knows it ([`shard_of_held`]).
+    #[must_use]
+    pub fn held(&self) -> String {
+        let digits = self
+            .bytes::<32>()
+            .iter()
+            .fold(String::new(), |text, byte| format!("{text}{byte:02x}"));
+        match &self.shard {
+            Some(shard) => format!("{shard}-{digits}"),
+            None => digits,
+        }
     }
 
     /// Random bytes, such as a seed.
@@ -144,6 +168,12 @@ impl Mint {
         let mut random = self.random.lock().unwrap_or_else(PoisonError::into_inner);
         random.fill_bytes(bytes);
     }
+}
+
+/// The shard that is named in what a browser holds, or a link.
+#[must_use]
+pub fn shard_of_held(held: &str) -> Option<ShardName> {
+    held.split_once('-')?.0.parse().ok()
 }
 
 #[cfg(test)]

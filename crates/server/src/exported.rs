@@ -42,6 +42,8 @@ pub enum Of {
     Api,
     Scheduler,
     Worker,
+    /// Stands before several installations, so not in `serve`.
+    Router,
     /// Runs on Kubernetes only, so not in `serve`.
     Operator,
     /// Wherever the relay runs.
@@ -55,6 +57,7 @@ impl Of {
             Self::Api => role.has(LoopKind::Ingest),
             Self::Scheduler => role.has(LoopKind::Scheduler),
             Self::Worker => role.has(LoopKind::Worker),
+            Self::Router => role == Role::Router,
             Self::Operator => role == Role::Operator,
             Self::Relay => role.has(LoopKind::Relay),
         }
@@ -92,7 +95,7 @@ pub fn describe(role: Role) {
             Kind::Gauge => metrics::describe_gauge!(name, help),
             Kind::Histogram => {
                 metrics::describe_histogram!(name, help);
-                if name != list::BY_ROUTE {
+                if !list::BY_REQUEST.contains(&name) {
                     drop(metrics::histogram!(name));
                 }
             }

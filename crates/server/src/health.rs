@@ -199,6 +199,11 @@ pub fn metrics_router(health: Health) -> Router {
         .with_state(health)
 }
 
+/// The same where there are no parts.
+pub(crate) fn rendered(metrics: PrometheusHandle) -> Router {
+    Router::new().route("/metrics", get(async move || shown(&metrics)))
+}
+
 /// All three, to be described.
 pub(crate) fn routes() -> OpenApiRouter<Health> {
     OpenApiRouter::new()
@@ -238,11 +243,15 @@ pub(crate) async fn readyz(State(health): State<Health>) -> Response {
 #[utoipa::path(get, path = "/metrics", tag = "health",
     responses((status = 200, body = String, content_type = "text/plain")))]
 pub(crate) async fn metrics(State(health): State<Health>) -> Response {
+    shown(&health.metrics)
+}
+
+fn shown(metrics: &PrometheusHandle) -> Response {
     let content_type = (
         header::CONTENT_TYPE,
         "text/plain; version=0.0.4; charset=utf-8",
     );
-    ([content_type], health.metrics.render()).into_response()
+    ([content_type], metrics.render()).into_response()
 }
 
 /// The recorder of this process: there is one of them, whoever asks.

@@ -5,7 +5,7 @@
 //! [`service`] validates and calls the catalog; the HTTP API ([`api`]) and,
 //! later, the operator are thin layers over it. The command line talks to the
 //! API like any other client, except for `migrate` and `audit`, which read the
-//! store.
+//! store. Before several installations stands [`router`].
 
 pub mod access;
 pub mod api;
@@ -33,6 +33,7 @@ pub mod progress;
 pub mod receiver;
 mod request_id;
 pub mod role;
+pub mod router;
 pub mod secret_keys;
 pub mod service;
 pub mod signals;

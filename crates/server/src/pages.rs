@@ -27,6 +27,7 @@ use crate::request_id;
 use crate::service::Service;
 
 use guest::GuestPages;
+pub(crate) use visitor::cookie as held_by;
 
 mod assets;
 mod attempt;

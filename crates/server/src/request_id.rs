@@ -8,11 +8,12 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use tracing::Instrument;
 use utoipa::openapi::header::Header;
 use utoipa::openapi::{Object, OpenApi, Ref, RefOr, Type};
+use uuid::Uuid;
 
 use crate::api::App;
 use crate::api::answers::operations;
 
-const NAME: HeaderName = HeaderName::from_static("x-request-id");
+pub(crate) const NAME: HeaderName = HeaderName::from_static("x-request-id");
 
 /// The longest that is taken from a request, in bytes.
 const MAX_BYTES: usize = 128;
@@ -23,6 +24,11 @@ tokio::task_local! {
 }
 
 /// That of the request that is being answered; `None` outside of one.
+pub(crate) fn current_header() -> Option<HeaderValue> {
+    CURRENT.try_with(Clone::clone).ok()
+}
+
+/// The same as text.
 pub(crate) fn current() -> Option<Box<str>> {
     let id = CURRENT.try_with(|id| id.to_str().map(Box::from).ok());
     id.ok().flatten()
@@ -30,7 +36,16 @@ pub(crate) fn current() -> Option<Box<str>> {
 
 /// Takes the caller's, or makes one, and says so in the answer.
 pub(crate) async fn assign(State(app): State<App>, request: Request, next: Next) -> Response {
-    let id = sent(request.headers()).or_else(|| app.new_id().to_string().try_into().ok());
+    assign_from(|| app.new_id(), request, next).await
+}
+
+/// The same, where it is made so.
+pub(crate) async fn assign_from(
+    new_id: impl FnOnce() -> Uuid,
+    request: Request,
+    next: Next,
+) -> Response {
+    let id = sent(request.headers()).or_else(|| new_id().to_string().try_into().ok());
     let Some(id) = id else {
         return next.run(request).await;
     };

@@ -10,7 +10,8 @@
 //! | `/livez`, `/readyz`, `/metrics` | ✓ | ✓ | ✓ | ✓ | ✓ |
 //! | `/work` | | | ✓ | | |
 //!
-//! Of several operators one acts; nothing else needs a leader.
+//! Of several operators one acts; nothing else needs a leader. A router has no parts and is
+//! none of these processes: it is started by [`crate::commands::router`].
 
 mod config;
 mod listeners;
@@ -20,6 +21,7 @@ mod running;
 
 pub use config::RoleConfig;
 pub use listeners::Listeners;
+pub(crate) use loops::Loops;
 pub use ready::Ready;
 pub use running::Running;
 

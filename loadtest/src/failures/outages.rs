@@ -3,7 +3,7 @@
 use super::By::{Chaos, Nothing, Test};
 use super::Row;
 
-pub(super) const ROWS: [Row; 22] = [
+pub(super) const ROWS: [Row; 23] = [
     Row {
         fault: "Redis restarts empty, or loses its keys",
         mechanism: "the ledger is in Postgres; another life of Redis is seen, and the schedule rebuilt",
@@ -210,6 +210,16 @@ pub(super) const ROWS: [Row; 22] = [
             Test("what_comes_during_a_count_is_not_forgotten"),
             Test("a_count_from_before_changes_nothing"),
             Test("a_destination_whose_backlog_is_full_refuses"),
+        ],
+    },
+    Row {
+        fault: "One of several databases is away, or the API before it",
+        mechanism: "a key names its shard, and of all others nobody asks it; what it alone can know is answered 503 by its name",
+        residue: "its own tenants are not served; no tenant with a name of its own is made, and the list of tenants is 503",
+        exercised: &[
+            Test("two_databases_share_a_redis_and_a_rabbitmq_and_are_one_api"),
+            Test("a_shard_that_is_away_is_its_own_tenants_trouble"),
+            Test("what_nobody_has_is_nowhere_only_if_all_have_said_so"),
         ],
     },
 ];

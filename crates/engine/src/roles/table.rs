@@ -18,16 +18,20 @@ pub enum Role {
     /// Makes destinations what resources of Kubernetes say. It has no loop of the
     /// engine.
     Operator,
+    /// Passes requests on to the API of the shard whose they are. It has no loop of the
+    /// engine either, and no store.
+    Router,
 }
 
 impl Role {
     /// All of them, in the order of the table.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Serve,
         Self::Api,
         Self::Scheduler,
         Self::Worker,
         Self::Operator,
+        Self::Router,
     ];
 
     /// The word, as on the command line.
@@ -39,6 +43,7 @@ impl Role {
             Self::Scheduler => "scheduler",
             Self::Worker => "worker",
             Self::Operator => "operator",
+            Self::Router => "router",
         }
     }
 
@@ -59,7 +64,7 @@ impl Role {
         match self {
             Self::Scheduler => vec![one, SchedulerOptions { idle, ..one }],
             Self::Serve => vec![one],
-            Self::Api | Self::Worker | Self::Operator => Vec::new(),
+            Self::Api | Self::Worker | Self::Operator | Self::Router => Vec::new(),
         }
     }
 }

@@ -101,7 +101,7 @@ impl Gate {
                 ingest_limit: None,
             }));
         }
-        let Some(KeyText { id }) = KeyText::parse(offered) else {
+        let Some(KeyText { id, .. }) = KeyText::parse(offered) else {
             return Ok(None);
         };
         let credential = self.credential(id).await?;

@@ -3,10 +3,11 @@
 //! may, and nothing else.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::num::NonZeroU32;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use domain::access::{Scope, Scopes};
+use domain::access::{InvalidScope, Scope, Scopes};
 use domain::external_id::ExternalId;
 use domain::ids::TenantId;
 use domain::ingest_limit::IngestLimit;
@@ -28,16 +29,37 @@ use crate::service::ServiceError;
 /// The header that names the tenant.
 pub(crate) const HEADER: &str = "Paceline-Tenant";
 
+/// The header by which a request is done with no more than these scopes of its key:
+/// a router says so that asks another shard for whoever has fewer than itself.
+pub(crate) const SCOPES_HEADER: &str = "Paceline-Scopes";
+
 /// Tenants that are remembered; beyond it all are asked for again.
 const MAX_REMEMBERED: usize = 10_000;
 
 /// A tenant as a request names it: by our id or by the caller's own.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) enum TenantName {
+pub(crate) enum TenantName {
     /// Ours.
     Id(TenantId),
     /// The caller's.
     External(ExternalId),
+}
+
+impl TenantName {
+    /// `None` for what can be neither.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let id = text.parse().map(Self::Id).ok();
+        id.or_else(|| text.parse().map(Self::External).ok())
+    }
+}
+
+impl fmt::Display for TenantName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Id(id) => id.fmt(f),
+            Self::External(id) => f.write_str(id.as_str()),
+        }
+    }
 }
 
 /// How many tenants are asked for at one time.
@@ -67,7 +89,7 @@ struct Known {
 }
 
 /// The tenant that a request names, if it does.
-pub(super) fn tenant_of(headers: &HeaderMap) -> Result<Option<TenantName>, Problem> {
+pub(crate) fn tenant_of(headers: &HeaderMap) -> Result<Option<TenantName>, Problem> {
     let mut values = headers.get_all(HEADER).iter();
     let Some(value) = values.next() else {
         return Ok(None);
@@ -75,17 +97,26 @@ pub(super) fn tenant_of(headers: &HeaderMap) -> Result<Option<TenantName>, Probl
     if values.next().is_some() {
         return Err(Problem::invalid(HEADER, "is there more than once"));
     }
-    let text = value.to_str().unwrap_or_default().trim();
-    if let Ok(id) = text.parse() {
-        return Ok(Some(TenantName::Id(id)));
+    let named = TenantName::parse(value.to_str().unwrap_or_default().trim());
+    let problem = "names no tenant: expected its id, or its external id";
+    named
+        .map(Some)
+        .ok_or_else(|| Problem::invalid(HEADER, problem))
+}
+
+/// The most that a request shall be able to do; all that its key can, if it says
+/// nothing.
+pub(crate) fn scopes_of(headers: &HeaderMap) -> Result<Scopes, Problem> {
+    let mut values = headers.get_all(SCOPES_HEADER).iter();
+    let Some(value) = values.next() else {
+        return Ok(Scopes::ALL);
+    };
+    if values.next().is_some() {
+        return Err(Problem::invalid(SCOPES_HEADER, "is there more than once"));
     }
-    match text.parse() {
-        Ok(id) => Ok(Some(TenantName::External(id))),
-        Err(_neither) => Err(Problem::invalid(
-            HEADER,
-            "names no tenant: expected its id, or its external id",
-        )),
-    }
+    let words = value.to_str().unwrap_or_default().split_whitespace();
+    let scopes: Result<Scopes, InvalidScope> = words.map(str::parse::<Scope>).collect();
+    scopes.map_err(|error| Problem::invalid(SCOPES_HEADER, error.to_string()))
 }
 
 impl Acting {

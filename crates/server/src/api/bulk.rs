@@ -53,7 +53,7 @@ const COMMIT_BYTES: usize = 1024 * 1024;
 const LINGER: Duration = Duration::from_millis(20);
 
 /// How long a whole body may take.
-const MAX_LENGTH: Duration = Duration::from_secs(600);
+pub(crate) const MAX_LENGTH: Duration = Duration::from_secs(600);
 
 /// Answers that wait for the client to read them.
 const ANSWER_BYTES: usize = 8 * 1024 * 1024;

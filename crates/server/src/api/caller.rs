@@ -5,11 +5,11 @@ use std::sync::Arc;
 use axum::extract::{FromRequestParts, MatchedPath, Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use domain::access::{KeyId, Scope};
+use domain::access::{KeyId, Scope, Scopes};
 use domain::ids::{AttemptId, DestinationId, TenantId};
 use engine::ports::Thing;
-use http::header;
 use http::request::Parts;
+use http::{HeaderMap, header};
 use tracing::Instrument;
 
 use super::acting::{self, TenantName};
@@ -223,28 +223,32 @@ async fn looks_at(
     to_its_end(async move { own.other_tenant_of(thing).await }).await
 }
 
+/// The key of `Authorization: Bearer KEY`.
+pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, key) = value.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| key.trim())
+}
+
 /// What a request offers, and what its route asks for.
 struct Claim {
     key: Option<String>,
     /// The tenant that it acts for.
     acts_for: Result<Option<TenantName>, Problem>,
+    /// The most that it shall be able to do.
+    most: Result<Scopes, Problem>,
     scope: Option<Scope>,
 }
 
 impl Claim {
     fn of(app: &App, request: &Request) -> Self {
-        let key = request
-            .headers()
-            .get(header::AUTHORIZATION)
-            .and_then(|value| value.to_str().ok())
-            .and_then(|value| value.split_once(' '))
-            .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
-            .map(|(_, key)| key.trim().to_owned());
+        let key = bearer(request.headers()).map(str::to_owned);
         let path = request.extensions().get::<MatchedPath>();
         let scope = path.and_then(|path| app.0.required.scope(path.as_str(), request.method()));
         Self {
             key,
             acts_for: acting::tenant_of(request.headers()),
+            most: acting::scopes_of(request.headers()),
             scope,
         }
     }
@@ -254,6 +258,7 @@ impl Claim {
         let known = (app.0.gate.identify(&offered).await)
             .map_err(|error| ServiceError::Unavailable(error.to_string()))?;
         let mut identity = known.ok_or_else(Problem::unauthorized)?;
+        identity.scopes = identity.scopes.and(self.most?);
         if let Some(tenant) = self.acts_for? {
             identity = app.0.acting.identity(app, identity, tenant).await?;
         }

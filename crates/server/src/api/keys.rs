@@ -136,6 +136,48 @@ pub(super) async fn list(
     Ok(Json(KeyList { keys }))
 }
 
+/// A key that somebody has.
+#[derive(Clone, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct OfferedKey {
+    /// The whole key.
+    pub key: String,
+}
+
+/// What a key is good for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct KnownKey {
+    /// Its id.
+    pub id: String,
+    /// Whose it is.
+    pub tenant_id: Uuid,
+    /// What it may be used for.
+    #[schema(schema_with = text::scopes)]
+    pub scopes: Vec<Scope>,
+}
+
+/// Say whose key this is, and what it is good for: of one that was found somewhere. 404
+/// is for one that is not there, is revoked or has expired.
+#[utoipa::path(post, path = "/v1/keys/identify", operation_id = "identify_key",
+    tag = "tenants", security(("key" = ["admin"])),
+    request_body = OfferedKey, responses(
+    (status = 200, body = KnownKey),
+    (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn identify(
+    caller: Caller,
+    JsonBody(body): JsonBody<OfferedKey>,
+) -> Result<Json<KnownKey>, Problem> {
+    let offered = body.key;
+    let (id, known) = caller
+        .administer(|tenancy| async move { tenancy.identify_key(&offered).await })
+        .await?;
+    Ok(Json(KnownKey {
+        id: id.to_string(),
+        tenant_id: known.tenant.0,
+        scopes: known.scopes.iter().collect(),
+    }))
+}
+
 /// Revoke a key, for good: refused here at once, and by every other process
 /// within 5 seconds.
 #[utoipa::path(delete, path = "/v1/tenants/{id}/keys/{key_id}", operation_id = "revoke_key",

@@ -209,6 +209,37 @@ impl Problem {
         )
     }
 
+    /// A shard that nothing could be sent to.
+    #[must_use]
+    pub fn shard_away(shard: &str) -> Self {
+        Self::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "shard-away",
+            "A shard is away",
+            format!(
+                "the shard {shard} cannot be reached; nothing was done there; tenants of other \
+                 shards are served"
+            ),
+        )
+    }
+
+    /// A shard that something was sent to, and that gave no answer.
+    #[must_use]
+    pub fn shard_silent(shard: &str) -> Self {
+        Self::new(
+            StatusCode::BAD_GATEWAY,
+            "shard-silent",
+            "A shard gave no answer",
+            format!("the shard {shard} gave no whole answer; whether it was done is not known"),
+        )
+    }
+
+    /// More requests to a shard than it is sent at once.
+    #[must_use]
+    pub fn shard_busy(shard: &str) -> Self {
+        Self::overloaded(format!("too many requests of the shard {shard} at once"))
+    }
+
     pub(super) fn too_slow() -> Self {
         Self::new(
             StatusCode::SERVICE_UNAVAILABLE,
@@ -218,7 +249,7 @@ impl Problem {
         )
     }
 
-    pub(super) fn no_route() -> Self {
+    pub(crate) fn no_route() -> Self {
         Self::new(
             StatusCode::NOT_FOUND,
             "no-such-route",

@@ -5,6 +5,7 @@
 
 use std::path::PathBuf;
 
+use domain::shard::ShardName;
 use secrecy::SecretString;
 use url::Url;
 
@@ -23,6 +24,7 @@ pub(super) struct Settled {
     /// `None` for this machine's own.
     pub(super) api_key: Option<SecretString>,
     pub(super) tenant: Option<String>,
+    pub(super) shard: Option<ShardName>,
     pub(super) ca_file: Option<PathBuf>,
     pub(super) insecure_http: bool,
     /// The profile that the key is of.
@@ -72,6 +74,7 @@ impl Settled {
                 },
                 api_key: config.api_key.clone(),
                 tenant: config.tenant.clone(),
+                shard: config.shard.clone(),
                 ca_file: config.ca_file.clone(),
                 insecure_http: config.insecure_http,
                 profile: None,
@@ -91,6 +94,7 @@ impl Settled {
             url: said.unwrap_or_else(|| profile.url.clone()),
             api_key: (config.api_key.clone()).or_else(|| Some(profile.api_key.clone())),
             tenant: config.tenant.clone().or_else(|| profile.tenant.clone()),
+            shard: config.shard.clone(),
             ca_file: config.ca_file.clone().or_else(|| profile.ca_file.clone()),
             insecure_http: config.insecure_http || (profile.insecure_http && !elsewhere),
             profile: its_key.then(|| name.to_owned()),
@@ -115,6 +119,7 @@ mod tests {
             url: None,
             api_key: None,
             tenant: None,
+            shard: None,
             ca_file: None,
             insecure_http: false,
         }

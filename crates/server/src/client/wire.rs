@@ -215,7 +215,7 @@ fn connector(ca_file: Option<&Path>) -> anyhow::Result<TlsConnector> {
     Ok(TlsConnector::from(Arc::new(tls)))
 }
 
-fn authorities(file: &Path) -> Result<Vec<CertificateDer<'static>>, ConfigError> {
+pub(crate) fn authorities(file: &Path) -> Result<Vec<CertificateDer<'static>>, ConfigError> {
     let refused = |problem: &dyn std::fmt::Display| {
         ConfigError::flag("ca-file", format!("{}: {problem}", file.display()))
     };

@@ -6,8 +6,8 @@ use engine::roles::Role;
 
 use crate::config::{
     ApiConfig, IngestConfig, LinksConfig, ListenConfig, PortalConfig, RequestConfig,
-    ScheduleConfig, SecretKeysConfig, ShutdownConfig, StoreConfig, TargetConfig, TlsConfig,
-    TracesConfig,
+    ScheduleConfig, SecretKeysConfig, ShardConfig, ShutdownConfig, StoreConfig, TargetConfig,
+    TlsConfig, TracesConfig,
 };
 use crate::role::{self, RoleConfig};
 
@@ -17,6 +17,8 @@ pub struct Args {
     pub store: StoreConfig,
     #[command(flatten)]
     pub schedule: ScheduleConfig,
+    #[command(flatten)]
+    pub shard: ShardConfig,
     #[command(flatten)]
     pub listen: ListenConfig,
     #[command(flatten)]
@@ -45,6 +47,7 @@ impl From<Args> for RoleConfig {
             store: args.store,
             schedule: args.schedule,
             queue: None,
+            shard: args.shard,
             listen: args.listen,
             api: Some(args.api),
             tls: Some(args.tls),

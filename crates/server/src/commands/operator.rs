@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use engine::roles::Role;
 
 use crate::config::{
-    ListenConfig, OperatorConfig, RequestConfig, ScheduleConfig, SecretKeysConfig, ShutdownConfig,
-    StoreConfig, TargetConfig,
+    ListenConfig, OperatorConfig, RequestConfig, ScheduleConfig, SecretKeysConfig, ShardConfig,
+    ShutdownConfig, StoreConfig, TargetConfig,
 };
 use crate::role::{self, RoleConfig};
 
@@ -16,6 +16,8 @@ pub struct Args {
     pub store: StoreConfig,
     #[command(flatten)]
     pub schedule: ScheduleConfig,
+    #[command(flatten)]
+    pub shard: ShardConfig,
     #[command(flatten)]
     pub listen: ListenConfig,
     #[command(flatten)]
@@ -34,6 +36,7 @@ impl From<Args> for RoleConfig {
             store: args.store,
             schedule: args.schedule,
             queue: None,
+            shard: args.shard,
             listen: args.listen,
             api: None,
             portal: None,

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use engine::roles::Role;
 
 use crate::config::{
-    KeepConfig, ListenConfig, QueueConfig, RequestConfig, ScheduleConfig, ShownConfig,
+    KeepConfig, ListenConfig, QueueConfig, RequestConfig, ScheduleConfig, ShardConfig, ShownConfig,
     ShutdownConfig, StoreConfig, TargetConfig, TracesConfig,
 };
 use crate::role::{self, RoleConfig};
@@ -18,6 +18,8 @@ pub struct Args {
     pub schedule: ScheduleConfig,
     #[command(flatten)]
     pub queue: QueueConfig,
+    #[command(flatten)]
+    pub shard: ShardConfig,
     #[command(flatten)]
     pub listen: ListenConfig,
     #[command(flatten)]
@@ -38,6 +40,7 @@ impl From<Args> for RoleConfig {
             store: args.store,
             schedule: args.schedule,
             queue: Some(args.queue),
+            shard: args.shard,
             listen: args.listen,
             api: None,
             portal: None,

@@ -7,8 +7,8 @@ use engine::roles::Role;
 
 use crate::config::{
     ApiConfig, IngestConfig, KeepConfig, LinksConfig, ListenConfig, MailConfig, PortalConfig,
-    QueueConfig, RequestConfig, ScheduleConfig, SecretKeysConfig, ShownConfig, ShutdownConfig,
-    StoreConfig, TargetConfig, TlsConfig, TracesConfig, WorkerConfig,
+    QueueConfig, RequestConfig, ScheduleConfig, SecretKeysConfig, ShardConfig, ShownConfig,
+    ShutdownConfig, StoreConfig, TargetConfig, TlsConfig, TracesConfig, WorkerConfig,
 };
 use crate::role::{self, RoleConfig};
 
@@ -20,6 +20,8 @@ pub struct Args {
     pub schedule: ScheduleConfig,
     #[command(flatten)]
     pub queue: QueueConfig,
+    #[command(flatten)]
+    pub shard: ShardConfig,
     #[command(flatten)]
     pub listen: ListenConfig,
     #[command(flatten)]
@@ -69,6 +71,7 @@ impl From<Args> for RoleConfig {
             store: args.store,
             schedule: args.schedule,
             queue: Some(args.queue),
+            shard: args.shard,
             listen: args.listen,
             api: Some(args.api),
             tls: Some(args.tls),

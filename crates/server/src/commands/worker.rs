@@ -6,7 +6,8 @@ use engine::roles::Role;
 
 use crate::config::{
     LinksConfig, ListenConfig, MailConfig, QueueConfig, RequestConfig, ScheduleConfig,
-    SecretKeysConfig, ShutdownConfig, StoreConfig, TargetConfig, TracesConfig, WorkerConfig,
+    SecretKeysConfig, ShardConfig, ShutdownConfig, StoreConfig, TargetConfig, TracesConfig,
+    WorkerConfig,
 };
 use crate::role::{self, RoleConfig};
 
@@ -18,6 +19,8 @@ pub struct Args {
     pub schedule: ScheduleConfig,
     #[command(flatten)]
     pub queue: QueueConfig,
+    #[command(flatten)]
+    pub shard: ShardConfig,
     #[command(flatten)]
     pub listen: ListenConfig,
     #[command(flatten)]
@@ -44,6 +47,7 @@ impl From<Args> for RoleConfig {
             store: args.store,
             schedule: args.schedule,
             queue: Some(args.queue),
+            shard: args.shard,
             listen: args.listen,
             api: None,
             portal: None,

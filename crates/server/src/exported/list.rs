@@ -1,11 +1,14 @@
 //! The list.
 
 use super::Kind::{Counter, Counters, Gauge, Histogram};
-use super::Of::{All, Api, Operator, Relay, Scheduler, Worker};
+use super::Of::{All, Api, Operator, Relay, Router, Scheduler, Worker};
 use super::{Kind, Metric, Of};
 
-/// Has labels that are known with the first request only.
-pub(super) const BY_ROUTE: &str = "paceline_api_request_seconds";
+/// Have labels that are known with the first request only.
+pub(super) const BY_REQUEST: [&str; 2] = [
+    "paceline_api_request_seconds",
+    "paceline_router_request_seconds",
+];
 
 const fn of(of: Of, kind: Kind, name: &'static str, help: &'static str) -> Metric {
     Metric {
@@ -68,7 +71,7 @@ pub const METRICS: &[Metric] = &[
     of(All, Gauge, "paceline_build_info", "1, with the version and the role as labels"),
     of(All, Gauge, "paceline_part_up", "Whether the store, the schedule or the delivery queue can be worked with"),
     of(All, CONNECTIONS, "paceline_connections_refused_total", "Connections that were closed at once: there were too many, in all or from one address"),
-    of(Api, Histogram, BY_ROUTE, "How long API requests took"),
+    of(Api, Histogram, BY_REQUEST[0], "How long API requests took"),
     of(Api, Histogram, "paceline_ingest_batch_events", "Events per commit of ingest"),
     of(Api, REFUSALS, "paceline_ingest_refused_total", "Events that were not taken"),
     of(Api, Gauge, "paceline_pending_attempts", "All attempts that wait, have a permit or have started, as of the last count"),
@@ -142,4 +145,6 @@ pub const METRICS: &[Metric] = &[
     of(Operator, RECONCILES, "paceline_operator_reconciles_total", "Looks at resources, by who failed"),
     of(Operator, Histogram, "paceline_operator_reconcile_seconds", "How long a look at a resource took"),
     of(Operator, Gauge, "paceline_operator_leads", "1 in the one that acts, 0 in those that wait for its Lease"),
+    of(Router, Histogram, BY_REQUEST[1], "From a request to the head of its shard's answer, by shard and class of status"),
+    of(Router, Gauge, "paceline_shard_up", "Whether a shard's API was ready at the last look"),
 ];

@@ -252,7 +252,7 @@ impl Jar {
     }
 }
 
-fn cookie(headers: &HeaderMap) -> Option<String> {
+pub(crate) fn cookie(headers: &HeaderMap) -> Option<String> {
     let cookies = headers.get_all(header::COOKIE).into_iter();
     let pairs = cookies
         .filter_map(|value| value.to_str().ok())

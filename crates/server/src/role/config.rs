@@ -13,8 +13,8 @@ use rand::rngs::StdRng;
 
 use crate::config::{
     ApiConfig, IngestConfig, KeepConfig, LinksConfig, ListenConfig, MailConfig, OperatorConfig,
-    PortalConfig, QueueConfig, RequestConfig, ScheduleConfig, SecretKeysConfig, ShownConfig,
-    ShutdownConfig, StoreConfig, TargetConfig, TlsConfig, TracesConfig, WorkerConfig,
+    PortalConfig, QueueConfig, RequestConfig, ScheduleConfig, SecretKeysConfig, ShardConfig,
+    ShownConfig, ShutdownConfig, StoreConfig, TargetConfig, TlsConfig, TracesConfig, WorkerConfig,
 };
 use crate::edge::{self, Mint};
 
@@ -28,6 +28,8 @@ pub struct RoleConfig {
     pub schedule: ScheduleConfig,
     /// `None` for a role without permits.
     pub queue: Option<QueueConfig>,
+    /// Which of several shards it is of.
+    pub shard: ShardConfig,
     pub listen: ListenConfig,
     /// `None` for a role without the API.
     pub api: Option<ApiConfig>,
@@ -59,6 +61,16 @@ pub struct RoleConfig {
 }
 
 impl RoleConfig {
+    /// With names of its shard's own for the schedule and the queue, which several shards
+    /// may have in one Redis and one RabbitMQ.
+    pub(super) fn in_its_shard(self) -> Self {
+        Self {
+            schedule: self.shard.schedule(self.schedule),
+            queue: self.queue.map(|queue| self.shard.queue(queue)),
+            ..self
+        }
+    }
+
     /// How the loops run; a role without one of these settings has no loop that goes by
     /// it.
     pub(super) fn settings(&self, role: Role, mint: &Mint) -> Settings {

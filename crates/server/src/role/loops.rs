@@ -7,14 +7,14 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 /// The running loops, by name.
-pub(super) struct Loops(JoinSet<&'static str>);
+pub(crate) struct Loops(JoinSet<&'static str>);
 
 impl Loops {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(JoinSet::new())
     }
 
-    pub(super) fn spawn(
+    pub(crate) fn spawn(
         &mut self,
         name: &'static str,
         run: impl Future<Output = ()> + Send + 'static,
@@ -27,7 +27,7 @@ impl Loops {
 
     /// Waits until all have ended. A loop that ends by itself, or panics, takes
     /// the process down in order: half a role would look alive and do nothing.
-    pub(super) async fn join(
+    pub(crate) async fn join(
         mut self,
         shutdown: &CancellationToken,
         grace: Duration,

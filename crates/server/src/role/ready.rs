@@ -47,12 +47,13 @@ impl Ready {
         config: RoleConfig,
         wrap: impl FnOnce(Parts) -> Parts,
     ) -> anyhow::Result<Self> {
+        let config = config.in_its_shard();
         if role != Role::Serve {
             let queue = config.queue.as_ref();
             require_shared(role.as_str(), &config.store, &config.schedule, queue)?;
         }
         // Before anything is dialled: what is refused is refused at once.
-        let mint = Mint::from_system()?;
+        let mint = Mint::from_system()?.of_shard(config.shard.shard_name.clone());
         let key = match &config.api {
             Some(api) => Some(api_key::resolve(
                 role,

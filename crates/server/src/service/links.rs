@@ -166,8 +166,7 @@ impl Links {
     /// What a browser shall hold, or a link.
     #[must_use]
     pub fn new_held(&self) -> String {
-        let bytes = self.mint.bytes::<32>();
-        bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+        self.mint.held()
     }
 }
 

@@ -18,7 +18,7 @@ use engine::ports::{
 use secrecy::SecretString;
 
 use super::{LimitsChange, Links, ServiceError, limits, rules};
-use crate::access::Gate;
+use crate::access::{Gate, Identity};
 use crate::config::PublicUrl;
 use crate::edge::Mint;
 
@@ -267,6 +267,13 @@ impl Tenancy {
         // Of a tenant that is not there, there are no keys to list.
         self.tenants.tenant(tenant).await?;
         Ok(self.keys.keys(tenant, MAX_LISTED_KEYS).await?)
+    }
+
+    /// Whose key this is. The one that is configured is no row, and has no id.
+    pub async fn identify_key(&self, offered: &str) -> Result<(KeyId, Identity), ServiceError> {
+        let known = self.gate.identify(offered).await?;
+        let with_id = known.and_then(|known| known.key.map(|id| (id, known)));
+        with_id.ok_or(ServiceError::NotFound("key"))
     }
 
     pub async fn revoke_key(&self, tenant: TenantId, id: KeyId) -> Result<(), ServiceError> {

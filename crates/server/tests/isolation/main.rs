@@ -15,6 +15,7 @@ mod fleet;
 mod neighbours;
 mod place;
 mod reports;
+mod sharded;
 mod texts;
 mod walk;
 mod world;
@@ -28,6 +29,45 @@ async fn on_sqlite() -> World {
 
 async fn on_postgres() -> World {
     World::over(Place::postgres().await).await
+}
+
+/// Through a router before two shards, `ours` being on the first and `theirs` on the other.
+async fn on_shards() -> World {
+    World::of_two(Place::sqlite(), Place::sqlite()).await
+}
+
+macro_rules! on_shards {
+    ($($group:ident::$test:ident)+) => {
+        mod shards {
+            $(
+                #[tokio::test]
+                async fn $test() {
+                    crate::$group::$test(&crate::on_shards().await).await;
+                }
+            )+
+        }
+    };
+}
+
+on_shards! {
+    walk::another_tenants_key_reaches_nothing
+    walk::an_idempotency_key_is_its_tenants
+    walk::a_key_without_the_routes_scope_is_refused
+    walk::without_a_good_key_nothing_is_answered
+    walk::the_owner_gets_through
+    walk::an_operator_reaches_what_a_path_names
+    walk::an_operators_tenant_reaches_nothing_without_the_scope
+    acting::a_platforms_key_acts_for_the_tenant_that_it_names
+    acting::who_acts_may_do_what_a_customer_may_and_no_more
+    acting::what_is_put_twice_is_one_thing
+    acting::a_name_is_taken_until_what_has_it_is_gone
+    acting::a_tenant_that_is_put_twice_is_one
+    reports::the_overview_counts_all_that_need_somebody
+    sharded::a_shard_that_a_key_or_a_cookie_lies_about_knows_nothing_of_it
+    sharded::tenants_are_on_both_shards_and_in_one_list
+    sharded::a_platforms_key_of_one_shard_acts_on_the_other_and_does_no_more
+    sharded::a_shard_that_is_away_is_its_own_tenants_trouble
+    sharded::what_is_passed_on_is_what_was_sent
 }
 
 macro_rules! on_both {

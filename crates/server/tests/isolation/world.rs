@@ -1,13 +1,15 @@
 //! Two tenants, neither of them the default one, and the keys to them.
 
+use std::net::SocketAddr;
 use std::num::NonZeroU64;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use adapters::http::Policy;
 use adapters::key_ring::KeyRing;
 use axum::Router;
 use axum::body::Body;
+use axum::routing::get;
 use domain::access::Scope;
 use domain::backpressure::BacklogBounds;
 use domain::ingest_limit::IngestLimit;
@@ -20,15 +22,19 @@ use secrecy::SecretString;
 use serde_json::{Value, json};
 use server::access::Gate;
 use server::api::{self, App};
-use server::config::SignatureConfig;
+use server::config::{RouterConfig, ShardAddress, SignatureConfig};
 use server::edge::Mint;
+use server::listening::{Bounds, Listening};
 use server::pages::{self, Pages, PagesOptions};
 use server::parts::Parts;
 use server::portal::Portal;
+use server::router::{self, Routing};
 use server::service::rate::IngestRates;
 use server::service::secrets::Signing;
 use server::service::{Books, Intake, Registers, Service, Tenancy};
-use tokio_util::sync::CancellationToken;
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+use tokio_util::sync::{CancellationToken, DropGuard};
 use tower::ServiceExt;
 
 use crate::place::Place;
@@ -48,12 +54,71 @@ pub(crate) const TENANTS_OWN: [Scope; 4] = [
 ];
 
 pub(crate) struct World {
+    /// What is asked.
     router: Router,
-    behind: Behind,
     pub(crate) ours: Tenant,
     pub(crate) theirs: Tenant,
-    _ingest: tokio_util::sync::DropGuard,
+    /// Where ours is.
+    first: Installation,
     place: Place,
+    shards: Option<Shards>,
+}
+
+/// The two that a router stands before.
+pub(crate) struct Shards {
+    pub(crate) routing: Routing,
+    pub(crate) doors: [Door; 2],
+    _second: (Installation, Place),
+}
+
+/// Where a router finds one of them.
+pub(crate) struct Door {
+    address: SocketAddr,
+    router: Router,
+    open: Mutex<Option<(CancellationToken, JoinHandle<()>)>>,
+}
+
+impl Door {
+    async fn open(installation: &Installation) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let door = Self {
+            address: listener.local_addr().unwrap(),
+            router: installation.router.clone(),
+            open: Mutex::default(),
+        };
+        door.serve(listener);
+        door
+    }
+
+    /// Nobody is there any more.
+    pub(crate) async fn shut(&self) {
+        let open = self.open.lock().unwrap().take();
+        let (shutdown, serving) = open.expect("it is open");
+        shutdown.cancel();
+        serving.await.unwrap();
+    }
+
+    pub(crate) async fn open_again(&self) {
+        self.serve(TcpListener::bind(self.address).await.unwrap());
+    }
+
+    fn serve(&self, listener: TcpListener) {
+        let probes = Router::new().route("/readyz", get(async || "ready"));
+        let listening = Listening {
+            listener,
+            router: self.router.clone().merge(probes),
+            bounds: Bounds::default(),
+            tls: None,
+        };
+        let shutdown = CancellationToken::new();
+        let serving = tokio::spawn(listening.serve(shutdown.clone()));
+        *self.open.lock().unwrap() = Some((shutdown, serving));
+    }
+
+    fn address(&self, name: &str) -> ShardAddress {
+        let text = format!("{name}=http://{}", self.address);
+        text.parse().unwrap()
+    }
 }
 
 type Transaction = sqlx::Transaction<'static, sqlx::Postgres>;
@@ -112,6 +177,8 @@ pub(crate) struct Things<'a> {
     pub(crate) destination: &'a str,
     pub(crate) secret: &'a str,
     pub(crate) api_key: &'a str,
+    /// The text of it.
+    pub(crate) key: &'a str,
     pub(crate) link: &'a str,
     pub(crate) dead_letter: &'a str,
     /// A destination where its event was not.
@@ -145,8 +212,15 @@ fn registers(parts: &Parts) -> Registers {
     }
 }
 
-impl World {
-    pub(crate) async fn over(place: Place) -> Self {
+/// One installation, which answers by itself.
+struct Installation {
+    router: Router,
+    behind: Behind,
+    _ingest: DropGuard,
+}
+
+impl Installation {
+    async fn over(place: &Place, mint: Mint) -> Self {
         let parts = place.parts().await;
         let all = parts.clone();
         let stop = CancellationToken::new();
@@ -156,7 +230,7 @@ impl World {
             IngestOptions::default(),
         );
         tokio::spawn(back.run(stop.clone()));
-        let mint = Arc::new(Mint::from_system().unwrap());
+        let mint = Arc::new(mint);
         let gate = Arc::new(Gate::new(parts.stored.clone(), &SecretString::from(ADMIN)));
         let tenancy = Tenancy::new(registers(&all), gate.clone(), mint.clone());
         let vault = KeyRing::parse(&server::secret_keys::new_key(&mint)).unwrap();
@@ -194,22 +268,71 @@ impl World {
         };
         let dashboard = Pages::new(app.clone(), &all, looks);
         let router = api::router(app).merge(pages::router(dashboard));
-        let behind = Behind {
-            store: parts.store,
-            operations: parts.operations,
-        };
         let described = json!({"name": DESCRIBED, "redact": ["/secret"]});
         admin(&router, Method::POST, "/v1/event-types", described).await;
-        let ours = Tenant::furnished(&router, &behind, "ours").await;
-        let theirs = Tenant::furnished(&router, &behind, "theirs").await;
         Self {
             router,
-            behind,
-            ours,
-            theirs,
+            behind: Behind {
+                store: parts.store,
+                operations: parts.operations,
+            },
             _ingest: stop.drop_guard(),
-            place,
         }
+    }
+
+    async fn tenant(&self, name: &str) -> Tenant {
+        Tenant::furnished(&self.router, &self.behind, name).await
+    }
+}
+
+impl World {
+    pub(crate) async fn over(place: Place) -> Self {
+        let installation = Installation::over(&place, Mint::from_system().unwrap()).await;
+        Self {
+            ours: installation.tenant("ours").await,
+            theirs: installation.tenant("theirs").await,
+            router: installation.router.clone(),
+            place,
+            shards: None,
+            first: installation,
+        }
+    }
+
+    /// The same tenants on two of them, and what stands before both. The first one's keys
+    /// name no shard, as those of one that was there alone.
+    pub(crate) async fn of_two(place: Place, other: Place) -> Self {
+        let first = Installation::over(&place, Mint::from_system().unwrap()).await;
+        let mint = Mint::from_system().unwrap().of_shard("b".parse().ok());
+        let second = Installation::over(&other, mint).await;
+        // So that what has a number has another one there.
+        second.tenant("before").await;
+        let (a, b) = (Door::open(&first).await, Door::open(&second).await);
+        let config = RouterConfig {
+            shards: vec![a.address("a"), b.address("b")],
+            new_tenants_on: Vec::new(),
+            api_key: None,
+            ca_file: None,
+            insecure_http: false,
+        };
+        let mint = Mint::from_system().unwrap();
+        let routing = Routing::new(&config, &SecretString::from(ADMIN), mint).unwrap();
+        Self {
+            ours: first.tenant("ours").await,
+            theirs: second.tenant("theirs").await,
+            router: routing.router(),
+            place,
+            first,
+            shards: Some(Shards {
+                routing,
+                doors: [a, b],
+                _second: (second, other),
+            }),
+        }
+    }
+
+    /// What there is where there are two.
+    pub(crate) fn shards(&self) -> &Shards {
+        self.shards.as_ref().expect("a world of two")
     }
 
     pub(crate) async fn call(
@@ -220,6 +343,13 @@ impl World {
         body: Option<Value>,
     ) -> Answer {
         call(&self.router, key, method, path, body).await
+    }
+
+    /// What an operator sees of a thing of theirs, which may be on another shard.
+    pub(crate) async fn operator_sees_theirs(&self, path: &str) -> Answer {
+        let request = Request::builder().uri(path);
+        let request = request.header("authorization", format!("Bearer {ADMIN}"));
+        answer(&self.router, request.header(router::HEADER, "b"), None).await
     }
 
     /// The same for a tenant that is named beside the key.
@@ -288,7 +418,7 @@ impl World {
 
     /// One more tenant.
     pub(crate) async fn tenant(&self, name: &str) -> Tenant {
-        Tenant::furnished(&self.router, &self.behind, name).await
+        self.first.tenant(name).await
     }
 
     /// A new key with these scopes: of this tenant, or, where one of them is
@@ -315,6 +445,7 @@ impl Tenant {
             destination: &self.destination,
             secret: &self.secret,
             api_key: &self.api_key,
+            key: &self.key,
             link: &self.link,
             dead_letter: &self.dead_letter,
             elsewhere: &self.dying,
@@ -421,7 +552,19 @@ async fn call(
     if let Some(key) = key {
         request = request.header("authorization", format!("Bearer {key}"));
     }
+    // Of several shards one is asked; where there is one, nobody looks at it.
+    if is_the_installations(method, path) {
+        request = request.header(router::HEADER, "a");
+    }
     answer(router, request, body).await
+}
+
+/// What names no tenant, and is for administrators.
+fn is_the_installations(method: &Method, path: &str) -> bool {
+    let decides = path.ends_with("/approve") || path.ends_with("/decline");
+    let changes_types = path.starts_with("/v1/event-types") && *method != Method::GET;
+    let begins = |with: &&str| path.starts_with(*with);
+    decides || changes_types || ["/v1/fleet", "/v1/tiers", "/v1/keys"].iter().any(begins)
 }
 
 async fn answer(router: &Router, request: request::Builder, body: Option<Value>) -> Answer {

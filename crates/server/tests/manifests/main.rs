@@ -25,5 +25,6 @@ mod published;
 mod scaling;
 mod servers;
 mod settings;
+mod shards;
 mod types;
 mod workloads;

@@ -10,6 +10,7 @@
 mod book;
 mod reference;
 mod runbook;
+mod scaling;
 mod stage;
 mod tour;
 

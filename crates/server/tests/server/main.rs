@@ -4,6 +4,8 @@
 #![cfg(test)]
 
 mod api;
+#[path = "../support/ask.rs"]
+mod ask;
 mod backlog;
 mod batches;
 mod bulk;
@@ -26,6 +28,7 @@ mod operations;
 mod process;
 mod profiles;
 mod secrets;
+mod sharded;
 mod signatures;
 mod smart_delivery;
 mod snapshots;

@@ -78,7 +78,7 @@ fn world(expires_in: Option<Duration>) -> World {
 }
 
 fn world_of(expires_in: Option<Duration>, takes: Option<Duration>) -> World {
-    let key = MintedKey::new([1; 8], [2; 32]);
+    let key = MintedKey::new(None, [1; 8], [2; 32]);
     let credential = Credential {
         tenant: TENANT,
         digest: key.digest,
@@ -152,7 +152,7 @@ async fn the_configured_key_has_all_scopes_of_the_default_tenant_and_no_other_te
 #[tokio::test]
 async fn another_secret_under_a_known_id_is_refused() {
     let world = world(None);
-    let forged = MintedKey::new([1; 8], [3; 32]);
+    let forged = MintedKey::new(None, [1; 8], [3; 32]);
     assert_eq!(forged.id, world.key.id);
     assert_eq!(world.identify(forged.text.expose_secret()).await, None);
     assert!(world.knows().await);
@@ -194,7 +194,7 @@ async fn a_key_that_this_process_revokes_is_refused_at_once() {
 #[tokio::test(start_paused = true)]
 async fn unknown_keys_are_asked_for_once_and_typing_errors_never() {
     let world = world(None);
-    let unknown = MintedKey::new([7; 8], [2; 32]);
+    let unknown = MintedKey::new(None, [7; 8], [2; 32]);
     for _ in 0..10 {
         assert_eq!(world.identify(unknown.text.expose_secret()).await, None);
     }
@@ -211,7 +211,7 @@ async fn a_guesser_does_not_push_out_a_key_that_is_known() {
     let world = world(None);
     assert!(world.knows().await);
     for guess in 0..MAX_REMEMBERED as u64 + 10 {
-        let guessed = MintedKey::new(guess.to_be_bytes(), [0; 32]);
+        let guessed = MintedKey::new(None, guess.to_be_bytes(), [0; 32]);
         if guessed.id != world.key.id {
             world.identify(guessed.text.expose_secret()).await;
         }
@@ -232,7 +232,7 @@ async fn a_good_keys_first_use_does_not_stand_behind_a_crowd_of_guesses() {
     let world = world_of(None, Some(STATEMENT));
     let mut guessing = tokio::task::JoinSet::new();
     for guess in 0..GUESSES as u64 {
-        let guessed = MintedKey::new((guess + 1_000_000).to_be_bytes(), [0; 32]);
+        let guessed = MintedKey::new(None, (guess + 1_000_000).to_be_bytes(), [0; 32]);
         let gate = Arc::clone(&world.gate);
         guessing.spawn(async move { gate.identify(guessed.text.expose_secret()).await });
     }
@@ -294,7 +294,7 @@ async fn uses_are_noted_together_and_again_if_they_could_not_be() {
 #[tokio::test]
 async fn who_was_refused_has_used_nothing() {
     let world = world(None);
-    let forged = MintedKey::new([1; 8], [3; 32]);
+    let forged = MintedKey::new(None, [1; 8], [3; 32]);
     world.identify(forged.text.expose_secret()).await;
     world.gate.note_uses_once().await;
     assert!(world.keys.noted.lock().unwrap().is_empty());
