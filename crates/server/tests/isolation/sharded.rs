@@ -105,6 +105,30 @@ pub(crate) async fn a_shard_that_a_key_or_a_cookie_lies_about_knows_nothing_of_i
     );
 }
 
+/// The ids of all tenants, page by page.
+async fn listed_by_threes(world: &World) -> Vec<String> {
+    let (mut seen, mut after) = (Vec::new(), String::new());
+    loop {
+        let path = format!("/v1/tenants?limit=3{after}");
+        let page = world
+            .call(Some(ADMIN), &Method::GET, &path, None)
+            .await
+            .json;
+        let tenants = page["tenants"].as_array().unwrap();
+        assert!(tenants.len() <= 3);
+        seen.extend(
+            tenants
+                .iter()
+                .map(|one| one["id"].as_str().unwrap().to_owned()),
+        );
+        match page["next"].as_str() {
+            Some(next) => after = format!("&after={next}"),
+            None => break,
+        }
+    }
+    seen
+}
+
 pub(crate) async fn tenants_are_on_both_shards_and_in_one_list(world: &World) {
     let mut on = [0, 0];
     for number in 0..12 {
@@ -145,25 +169,7 @@ pub(crate) async fn tenants_are_on_both_shards_and_in_one_list(world: &World) {
         (StatusCode::CREATED, "b")
     );
 
-    let (mut seen, mut after) = (Vec::new(), String::new());
-    loop {
-        let path = format!("/v1/tenants?limit=3{after}");
-        let page = world
-            .call(Some(ADMIN), &Method::GET, &path, None)
-            .await
-            .json;
-        let tenants = page["tenants"].as_array().unwrap();
-        assert!(tenants.len() <= 3);
-        seen.extend(
-            tenants
-                .iter()
-                .map(|one| one["id"].as_str().unwrap().to_owned()),
-        );
-        match page["next"].as_str() {
-            Some(next) => after = format!("&after={next}"),
-            None => break,
-        }
-    }
+    let seen = listed_by_threes(world).await;
     // Twelve, one more, ours, theirs, the one before it, and the one that each shard has.
     assert_eq!(seen.len(), 17);
     assert!(
@@ -292,6 +298,48 @@ pub(crate) async fn what_is_passed_on_is_what_was_sent(world: &World) {
     assert_eq!(nowhere.json["type"], "urn:paceline:problem:no-such-route");
 }
 
+async fn the_others_go_on(world: &World, platform: &str) {
+    let path = "/v1/destinations";
+    let ours = world
+        .call(Some(&world.ours.key), &Method::GET, path, None)
+        .await;
+    assert_eq!(ours.status, StatusCode::OK);
+    let acting = world
+        .call_for((platform, &world.ours.id), &Method::GET, path, None)
+        .await;
+    assert_eq!(acting.status, StatusCode::OK);
+    // A tenant without a name of its own is nowhere yet, and goes where somebody is.
+    for _ in 0..4 {
+        let new = send(
+            world,
+            ask(platform, Method::POST, "/v1/tenants"),
+            r#"{"name": "x"}"#,
+        )
+        .await;
+        assert_eq!(
+            (new.status(), from(new.headers())),
+            (StatusCode::CREATED, "a")
+        );
+    }
+}
+
+/// As it was last known, for tenants of the other one.
+async fn a_key_outlasts_its_shard(world: &World, platform: &str) {
+    let (shards, path) = (world.shards(), "/v1/destinations");
+    let theirs = world.theirs.id.as_str();
+    let of_theirs = world.call_for((platform, theirs), &Method::GET, path, None);
+    // The shard of the platform's key is away: it goes on for tenants of the other.
+    shards.doors[0].shut().await;
+    tokio::time::pause();
+    tokio::time::advance(server::access::REMEMBERED + Duration::from_secs(1)).await;
+    tokio::time::resume();
+    assert_eq!(of_theirs.await.status, StatusCode::OK);
+    let ours = world
+        .call(Some(&world.ours.key), &Method::GET, path, None)
+        .await;
+    assert_eq!(ours.status, StatusCode::SERVICE_UNAVAILABLE);
+}
+
 pub(crate) async fn a_shard_that_is_away_is_its_own_tenants_trouble(world: &World) {
     let shards = world.shards();
     let theirs = world.theirs.id.as_str();
@@ -336,46 +384,15 @@ pub(crate) async fn a_shard_that_is_away_is_its_own_tenants_trouble(world: &Worl
             "{answer:?}"
         );
     }
-    let path = "/v1/destinations";
-    let ours = world
-        .call(Some(&world.ours.key), &Method::GET, path, None)
-        .await;
-    assert_eq!(ours.status, StatusCode::OK);
-    let acting = world
-        .call_for((&platform, &world.ours.id), &Method::GET, path, None)
-        .await;
-    assert_eq!(acting.status, StatusCode::OK);
-    // A tenant without a name of its own is nowhere yet, and goes where somebody is.
-    for _ in 0..4 {
-        let new = send(
-            world,
-            ask(&platform, Method::POST, "/v1/tenants"),
-            r#"{"name": "x"}"#,
-        )
-        .await;
-        assert_eq!(
-            (new.status(), from(new.headers())),
-            (StatusCode::CREATED, "a")
-        );
-    }
+    the_others_go_on(world, &platform).await;
     let shutdown = tokio_util::sync::CancellationToken::new();
     let readiness = shards.routing.readiness(&shutdown);
     assert!(readiness.ready, "for the others");
-    assert_eq!(readiness.shards["b"], false);
+    assert!(!readiness.shards["b"]);
 
     shards.doors[1].open_again().await;
     shards.routing.look_once().await;
     assert_eq!(of_theirs().await.status, StatusCode::OK);
     assert_eq!(new().await.status, StatusCode::CREATED);
-
-    // The shard of the platform's key is away: it goes on for tenants of the other.
-    shards.doors[0].shut().await;
-    tokio::time::pause();
-    tokio::time::advance(server::access::REMEMBERED + Duration::from_secs(1)).await;
-    tokio::time::resume();
-    assert_eq!(of_theirs().await.status, StatusCode::OK);
-    let ours = world
-        .call(Some(&world.ours.key), &Method::GET, path, None)
-        .await;
-    assert_eq!(ours.status, StatusCode::SERVICE_UNAVAILABLE);
+    a_key_outlasts_its_shard(world, &platform).await;
 }
