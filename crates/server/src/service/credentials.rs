@@ -37,7 +37,22 @@ pub struct ClientDraft {
     pub client_auth: ClientAuth,
 }
 
-/// What is wanted; of a change, `None` leaves it as it is.
+impl ClientDraft {
+    /// Of its two halves.
+    #[must_use]
+    pub fn of(facts: OAuthFacts, client_secret: Hidden) -> Self {
+        Self {
+            token_url: facts.token_url,
+            client_id: facts.client_id,
+            client_secret,
+            scopes: facts.scopes,
+            audience: facts.audience,
+            client_auth: facts.client_auth,
+        }
+    }
+}
+
+/// What is wanted; of one that is there, `None` leaves it as it is.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct Wanted {
     pub(super) headers: Option<Vec<(String, Hidden)>>,
@@ -75,29 +90,19 @@ impl Service {
             return Ok(Vec::new());
         }
         let current = self.catalog.destination(self.tenant, destination).await?;
-        let shown = self.signing.secrets.shown(&[destination]).await?;
-        let shown = shown.into_iter().next().unwrap_or_default();
         let url = url.unwrap_or(&current.url);
-        if wanted.certificate.is_none() && shown.certificate.is_some() {
-            shows_over_https("url", url)?;
-        }
-        let checked = self.checked(url, wanted)?;
-        checked.refuse_two_authorizations(&Present {
-            header: shown.header_names.iter().any(|name| name == AUTHORIZATION),
-            client: shown.oauth2.is_some(),
-        })?;
+        let checked = self.checked_beside(destination, (url, wanted)).await?;
         Ok(self.sealed(destination, &checked))
     }
 
-    /// All that one shall have from now on, but for what it has already: a change takes
+    /// The same of one that may have it already: that is left out, since a change takes
     /// back what is admitted, as all workers have to read its target again.
     pub(super) async fn singles_that_differ(
         &self,
         destination: DestinationId,
         (url, wanted): (&str, Wanted),
     ) -> Result<Vec<SingleChange>, ServiceError> {
-        let mut checked = self.checked(url, wanted)?;
-        checked.refuse_two_authorizations(&Present::default())?;
+        let mut checked = self.checked_beside(destination, (url, wanted)).await?;
         let mut sealed = (self.managers)
             .sealed_secrets(self.tenant, destination)
             .await?;
@@ -107,6 +112,25 @@ impl Service {
             checked.leave_out(&has);
         }
         Ok(self.sealed(destination, &checked))
+    }
+
+    /// Checked by itself, and beside what the destination has and goes on to have.
+    async fn checked_beside(
+        &self,
+        destination: DestinationId,
+        (url, wanted): (&str, Wanted),
+    ) -> Result<Checked, ServiceError> {
+        let shown = self.signing.secrets.shown(&[destination]).await?;
+        let shown = shown.into_iter().next().unwrap_or_default();
+        if wanted.certificate.is_none() && shown.certificate.is_some() {
+            shows_over_https("url", url)?;
+        }
+        let checked = self.checked(url, wanted)?;
+        checked.refuse_two_authorizations(&Present {
+            header: shown.header_names.iter().any(|name| name == AUTHORIZATION),
+            client: shown.oauth2.is_some(),
+        })?;
+        Ok(checked)
     }
 
     fn checked(&self, url: &str, wanted: Wanted) -> Result<Checked, ServiceError> {
