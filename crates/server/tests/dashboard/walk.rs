@@ -7,6 +7,9 @@ use serde_json::{Value, json};
 use crate::place::Place;
 use crate::visit::{ADMIN, HOST, Visitor, World};
 
+/// Where a tenant's alerts are.
+const PAGE: &str = "/dashboard/alerts";
+
 macro_rules! on_both {
     ($($test:ident)+) => {
         mod sqlite {
@@ -43,6 +46,7 @@ on_both! {
     a_preview_is_the_plan_and_says_what_is_inherited
     what_cannot_be_taken_back_is_asked_first
     what_was_missed_is_sent_again
+    alerts_are_set_and_addresses_told_by_whose_they_are
     a_destination_is_added_changed_and_deleted
 }
 
@@ -81,6 +85,7 @@ async fn another_tenants_session_reaches_nothing(world: &World) {
         "/dashboard/audit",
         "/dashboard/requests",
         "/dashboard/links",
+        "/dashboard/alerts",
     ] {
         let page = world.get(&our, path).await;
         assert_eq!(page.status, 200, "{path}: {}", page.text);
@@ -141,6 +146,123 @@ async fn a_tenants_session_is_no_operators(world: &World) {
         let page = world.post(&session, &path, &[("seconds", "3600")]).await;
         assert_eq!(page.status, 403, "{path}");
     }
+}
+
+/// By its owner and by an operator; of another tenant by nobody else, and of all by an
+/// operator alone.
+async fn alerts_are_set_and_addresses_told_by_whose_they_are(world: &World) {
+    let (tenant, key, _) = world.tenant("ours", &["manage", "read"]).await;
+    let (_, stranger, _) = world.tenant("theirs", &["manage", "read"]).await;
+    let [ours, strangers, operator] = [
+        world.sign_in(&key).await,
+        world.sign_in(&stranger).await,
+        world.sign_in(ADMIN).await,
+    ];
+    let alerts = async || world.api(&key, Method::GET, "/v1/alerts", json!({})).await;
+    let told = async |key: &str| {
+        let list = "/v1/notice-addresses";
+        let list = world.api(key, Method::GET, list, json!({})).await;
+        list["notice_addresses"].as_array().unwrap().clone()
+    };
+    let of_operator = format!("/dashboard/tenants/{tenant}/alerts");
+    for (visitor, path, percent) in [(&ours, PAGE, 70), (&operator, &*of_operator, 80)] {
+        let number = percent.to_string();
+        let fields = [("success_percent", &*number), ("success_seconds", "")];
+        assert_eq!(
+            world.post(visitor, path, &fields).await.status,
+            303,
+            "{path}"
+        );
+        assert_eq!(alerts().await["success_percent"], percent);
+        assert_eq!(alerts().await["success_seconds"], 3_600, "the default");
+        let page = world.get(visitor, path).await;
+        assert!(
+            page.text.contains(&format!("value=\"{percent}\"")),
+            "{}",
+            page.text
+        );
+        let address = format!("ops-{percent}@example.com");
+        let fields = [
+            ("form", "email"),
+            ("address", &*address),
+            ("every_seconds", "3600"),
+            ("type_dead_letters", "on"),
+        ];
+        let add = format!("{path}/addresses");
+        assert_eq!(world.post(visitor, &add, &fields).await.status, 303);
+        let last = told(&key).await.pop().unwrap();
+        assert_eq!(last["address"], *address);
+        assert_eq!(
+            (&last["every_seconds"], &last["event_types"]),
+            (&json!(3_600), &json!(["dead_letters"]))
+        );
+        let page = world.get(visitor, path).await;
+        assert!(page.text.contains(&address), "{}", page.text);
+    }
+    for (path, fields, field) in [
+        (
+            PAGE,
+            [("success_percent", "101"), ("x", "")],
+            "success_percent",
+        ),
+        (
+            "/dashboard/alerts/addresses",
+            [("form", "email"), ("address", "x")],
+            "address",
+        ),
+        (
+            "/dashboard/alerts/addresses",
+            [("form", "pigeon"), ("address", "x")],
+            "form",
+        ),
+    ] {
+        let refused = world.post(&ours, path, &fields).await;
+        assert_eq!(refused.status, 422, "{path}");
+        assert!(refused.text.contains(field), "{}", refused.text);
+    }
+    let all = [
+        ("form", "email"),
+        ("address", "a@example.com"),
+        ("all_tenants", "on"),
+    ];
+    let add = format!("{PAGE}/addresses");
+    assert_eq!(
+        world.post(&ours, &add, &all).await.status,
+        403,
+        "an operator's"
+    );
+    assert_eq!(world.post(&operator, &add, &all).await.status, 303);
+    assert_eq!(told(ADMIN).await[0]["scope"], "installation");
+    // Of others nothing is seen, changed or removed.
+    assert_eq!(world.get(&strangers, &of_operator).await.status, 403);
+    assert_eq!(
+        world
+            .post(&strangers, &of_operator, &[("x", "")])
+            .await
+            .status,
+        403
+    );
+    let first = told(&key).await[0]["id"].as_str().unwrap().to_owned();
+    let remove = format!("{PAGE}/addresses/{first}");
+    assert_eq!(
+        world
+            .post(&strangers, &remove, &[("sure", "yes")])
+            .await
+            .status,
+        404
+    );
+    let asked = world.post(&ours, &remove, &[("x", "")]).await;
+    assert!(
+        asked.text.contains("Tell ops-70@example.com nothing more?"),
+        "{}",
+        asked.text
+    );
+    assert_eq!(told(&key).await.len(), 2, "it asks first");
+    assert_eq!(
+        world.post(&ours, &remove, &[("sure", "yes")]).await.status,
+        303
+    );
+    assert_eq!(told(&key).await.len(), 1);
 }
 
 /// Asked first, and then a replay that can be followed.
@@ -305,6 +427,8 @@ async fn scopes_are_respected(world: &World) {
             ("destination", id.as_str()),
         ),
         ("/dashboard/links".to_owned(), ("seconds", "3600")),
+        ("/dashboard/alerts".to_owned(), ("success_percent", "1")),
+        ("/dashboard/alerts/addresses".to_owned(), ("form", "email")),
         ("/dashboard/tenants".to_owned(), ("name", "x")),
     ] {
         assert_eq!(
