@@ -51,6 +51,7 @@ pub mod replays;
 pub mod resend;
 pub mod rules;
 pub mod secrets;
+pub mod sent;
 pub mod smart;
 pub mod standing;
 pub mod statistics;

@@ -14,7 +14,7 @@ use crate::site::{KEY, Site, done, root};
 const STATIONS: [&str; 5] = ["created", "sent", "verified", "changed to 50", "audited: 1"];
 
 /// Where they are: generated and packed once, by whichever test is the first.
-fn generated(site: &Site) -> &'static Path {
+pub(crate) fn generated(site: &Site) -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| {
         let scripts = root().join("scripts");
