@@ -23,13 +23,15 @@ from receiver import Receiver
 url, count, number = sys.argv[1], *map(int, sys.argv[2:] + ["50", "10000"][len(sys.argv) - 2 :])
 refuse = {"event_hooks": {"response": [Response.raise_for_status]}}
 client = AuthenticatedClient(url, os.environ["PACELINE_API_KEY"], timeout=30, httpx_args=refuse)
+SUBSCRIPTIONS = {"orders": ["order.paid"], "shipping": ["order.sent"], "all": ["*"]}
 receiver, owed = Receiver(), 0
 customers = [f"customer-{at}" for at in range(count)]
 
 for customer in customers:
     put_tenant.sync(customer, client=client, body=CreateTenant(name=customer.title()))
-    for name, types in {"orders": ["order.paid"], "shipping": ["order.sent"], "all": ["*"]}.items():
-        endpoint = CreateDestination(url=f"{receiver.url}/{customer}/{name}", event_types=types, limits=Limits(per_second=50))
+    for name, types in SUBSCRIPTIONS.items():
+        to = f"{receiver.url}/{customer}/{name}"
+        endpoint = CreateDestination(url=to, event_types=types, limits=Limits(per_second=50))
         put_destination.sync(name, client=client, paceline_tenant=customer, body=endpoint)
 print("onboarded", count, "customers with", 3 * count, "endpoints")
 

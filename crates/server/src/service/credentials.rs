@@ -106,7 +106,13 @@ impl Service {
         let mut sealed = (self.managers)
             .sealed_secrets(self.tenant, destination)
             .await?;
-        sealed.retain(|one| !matches!(one.place.kind, SealedKind::Signs(_)));
+        // Of what is not named, nothing need open.
+        sealed.retain(|one| match one.place.kind {
+            SealedKind::Headers => checked.headers.is_some(),
+            SealedKind::ClientCertificate => checked.certificate.is_some(),
+            SealedKind::OAuth2 => checked.client.is_some(),
+            SealedKind::Signs(_) | SealedKind::Notice => false,
+        });
         // What does not open is made anew.
         if let Ok(has) = sealing::open(self.signing.vault.as_ref(), &sealed) {
             checked.leave_out(&has);

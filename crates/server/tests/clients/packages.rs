@@ -106,7 +106,7 @@ fn the_client_of_typescript_works_from_its_tarball() {
 }
 
 /// Its own tests as well, among them those of `Webhook`. Over plain HTTP: TLS is
-/// `reqwest`'s, and takes longer to compile than all else.
+/// `reqwest`'s, and takes longer to compile than all else, so that is only checked.
 #[test]
 fn the_client_of_rust_works_from_its_crate() {
     let site = Site::start();
@@ -130,6 +130,7 @@ fn the_client_of_rust_works_from_its_crate() {
     assert!(said.contains("test result: ok. 1"), "{said}");
     let tour = [&["run"][..], &with, &["--example", "tour", "--"]].concat();
     toured(&mut cargo(&tour), &site);
+    done(&mut cargo(&["check", "--quiet", "--locked"]));
 }
 
 /// What the generator does not know it does not leave out.
