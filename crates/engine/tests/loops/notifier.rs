@@ -142,7 +142,7 @@ async fn a_flood_of_news_does_not_keep_the_rest_of_the_round() {
         batches: 3,
         kept: ms(5),
         trimmed: 7,
-        ..NotifierOptions::default()..NotifierOptions::default()
+        ..NotifierOptions::default()
     };
     let notifier = Notifier::new(operations.clone(), world.schedule.clone(), options);
     notifier.tick().await;
