@@ -139,42 +139,6 @@ async fn a_token_and_a_header_authorization_are_refused_together() {
     assert_eq!(swapped.status, 200, "{}", swapped.json);
 }
 
-/// Whoever puts back what `GET` showed cannot name what it does not show.
-#[tokio::test]
-async fn a_put_leaves_what_is_never_shown_and_null_removes_it() {
-    let world = World::new();
-    let put = async |body: Value| {
-        let mut body = body;
-        body["url"] = "https://example.com/".into();
-        let path = "/v1/destinations/own";
-        world.send(Method::PUT, path, body.to_string()).await
-    };
-    let headers = json!({ "x-tenant": "7" });
-    let all = json!({ "client_certificate": certificate(), "headers": headers,
-        "oauth2": client(), "handshake": "cloud_events" });
-    let has = |answer: &Answer| {
-        let one = &answer.json;
-        let headers = one["headers"].as_array().unwrap().len();
-        (
-            headers,
-            one["client_certificate"].is_object(),
-            one["oauth2"].is_object(),
-        )
-    };
-    assert_eq!(has(&put(all).await), (1, true, true));
-    let without = put(json!({})).await;
-    assert_eq!(has(&without), (1, true, true), "{}", without.json);
-    assert_eq!(without.json["handshake"], "none", "what is shown is as put");
-    let clear = json!({ "client_certificate": null, "headers": null });
-    assert_eq!(has(&put(clear).await), (0, false, true));
-    let beside = put(json!({ "headers": { "authorization": "Basic x" } })).await;
-    beside.refuses(422, "headers");
-    assert_eq!(
-        has(&put(json!({ "oauth2": null })).await),
-        (0, false, false)
-    );
-}
-
 #[tokio::test]
 async fn what_is_wrong_is_named_and_not_repeated() {
     let world = World::new();

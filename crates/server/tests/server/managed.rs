@@ -345,6 +345,45 @@ async fn what_it_shows_is_as_its_secrets_say() {
     assert!(shows(&plain).await);
 }
 
+/// Whoever puts back what `GET` showed cannot name what it does not show.
+#[tokio::test]
+async fn a_put_leaves_what_is_never_shown_and_null_removes_it() {
+    let world = World::new();
+    let put = async |mut body: Value| {
+        body["url"] = "https://example.com/".into();
+        let (status, shown) = world.call(Method::PUT, "/v1/destinations/own", body).await;
+        (status.as_u16(), shown)
+    };
+    let has = async |body: Value| {
+        let (status, one) = put(body).await;
+        assert!(status < 300, "{status}: {one}");
+        let headers = one["headers"].as_array().unwrap().len();
+        let [certificate, client] = ["client_certificate", "oauth2"].map(|of| one[of].is_object());
+        (headers, certificate, client, one["handshake"].clone())
+    };
+    let client = json!({
+        "token_url": "https://login.example/token", "client_id": "paceline", "client_secret": "s",
+    });
+    let all = json!({
+        "client_certificate": { "certificate": CLIENT, "private_key": CLIENT_KEY },
+        "headers": { "x-tenant": "7" }, "oauth2": client, "handshake": "cloud_events",
+    });
+    assert_eq!(has(all).await, (1, true, true, json!("cloud_events")));
+    // What is shown is as it was put.
+    assert_eq!(has(json!({})).await, (1, true, true, json!("none")));
+    let clear = json!({ "client_certificate": null, "headers": null });
+    assert_eq!(has(clear).await, (0, false, true, json!("none")));
+    // Beside the client that it has still.
+    let (status, problem) = put(json!({ "headers": { "authorization": "Basic x" } })).await;
+    assert_eq!(
+        (status, &problem["field"]),
+        (422, &json!("headers")),
+        "{problem}"
+    );
+    let clear = json!({ "oauth2": null });
+    assert_eq!(has(clear).await, (0, false, false, json!("none")));
+}
+
 /// Of another kind, too: after a day only the new one signs.
 #[tokio::test]
 async fn a_secret_of_another_kind_ends_the_one_before_it() {
