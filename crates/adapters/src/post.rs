@@ -8,7 +8,7 @@ pub use mail::{BadMail, Mail};
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use domain::notices::Written;
+use domain::notices::{NoticeForm, Written};
 use domain::time::Timestamp;
 use engine::ports::{Post, PostTo, Sender, Unsent};
 
@@ -33,6 +33,11 @@ impl PostOffice {
 
 #[async_trait]
 impl Post for PostOffice {
+    fn forms(&self) -> Vec<NoticeForm> {
+        let mail = self.mail.as_ref().map(|_| NoticeForm::Email);
+        mail.into_iter().chain([NoticeForm::Slack]).collect()
+    }
+
     async fn send(&self, to: &PostTo, message: &Written) -> Result<(), Unsent> {
         match to {
             PostTo::Email(address) => {

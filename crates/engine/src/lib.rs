@@ -35,6 +35,7 @@ pub mod handshake;
 pub mod ingest;
 pub mod notices;
 pub mod notifier;
+mod pause;
 pub mod ports;
 pub mod reaper;
 pub mod relay;

@@ -13,6 +13,7 @@ use futures_util::future::join_all;
 use tokio_util::sync::CancellationToken;
 use zeroize::Zeroizing;
 
+use crate::pause::ends_within;
 use crate::ports::{ClaimedDigest, Notices, Post, PostTo, StoreError, Unsent, Vault, notice_place};
 
 /// How the loop runs.
@@ -26,10 +27,6 @@ pub struct NoticesOptions {
     pub batches: u32,
     /// How long a digest is nobody else's: longer than a message may take.
     pub lease: Duration,
-    /// What has waited for longer is dropped.
-    pub kept: Duration,
-    /// How many one step drops.
-    pub dropped: u32,
     /// What addresses of the dashboard begin with, where that is known.
     pub pages: Option<String>,
 }
@@ -41,8 +38,6 @@ impl Default for NoticesOptions {
             at_once: 8,
             batches: 4,
             lease: Duration::from_secs(120),
-            kept: domain::notices::KEPT,
-            dropped: 1_000,
             pages: None,
         }
     }
@@ -78,19 +73,14 @@ impl NoticesLoop {
     pub async fn run(self, shutdown: CancellationToken) {
         loop {
             self.tick().await;
-            tokio::select! {
-                biased;
-                () = shutdown.cancelled() => return,
-                () = tokio::time::sleep(self.options.every) => {}
+            if ends_within(self.options.every, &shutdown).await {
+                return;
             }
         }
     }
 
-    /// What is too old goes, and a few batches of messages go out.
+    /// A few batches of messages go out.
     pub async fn tick(&self) {
-        if let Err(error) = self.forget().await {
-            tracing::warn!(%error, "old notices not dropped, will try again");
-        }
         // Mostly nobody is due: one asks first.
         let mut at_once = 1;
         for _ in 0..self.options.batches {
@@ -106,20 +96,21 @@ impl NoticesLoop {
         }
     }
 
-    async fn forget(&self) -> Result<(), StoreError> {
-        let (kept, limit) = (self.options.kept, self.options.dropped);
-        let dropped = self.notices.drop_notices(kept, limit).await?;
-        if dropped > 0 {
-            metrics::counter!("paceline_notices_dropped_total").increment(dropped.into());
-            tracing::error!(dropped, "notices dropped: they could not be told for a day");
-        }
-        Ok(())
+    /// What this process can send: of a webhook it has to open the URL.
+    fn forms(&self) -> Vec<NoticeForm> {
+        let mut forms = self.post.forms();
+        forms.retain(|form| *form != NoticeForm::Slack || self.vault.is_some());
+        forms
     }
 
     /// One message; whether anybody was due. A failure is noted, and is none of
     /// the store.
     pub async fn tell(&self) -> Result<bool, StoreError> {
-        let Some(claimed) = self.notices.claim_digest(self.options.lease).await? else {
+        let Some(claimed) = self
+            .notices
+            .claim_digest(&self.forms(), self.options.lease)
+            .await?
+        else {
             return Ok(false);
         };
         let (lease, total) = (claimed.lease, claimed.digest.total());

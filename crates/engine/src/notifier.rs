@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
+use crate::pause::ends_within;
 use crate::ports::{Operations, Schedule, StoreError, Told, Wake, WatchRules};
 use crate::wake::wake_all;
 
@@ -30,6 +31,10 @@ pub struct NotifierOptions {
     pub kept: Duration,
     /// How many of them one step deletes.
     pub trimmed: u32,
+    /// Notices that nobody could be told for so long are dropped.
+    pub notices_kept: Duration,
+    /// How many of them one step drops.
+    pub notices_dropped: u32,
 }
 
 impl Default for NotifierOptions {
@@ -41,6 +46,8 @@ impl Default for NotifierOptions {
             watch: WatchRules::default(),
             kept: Duration::from_secs(30 * 86_400),
             trimmed: 100,
+            notices_kept: domain::notices::KEPT,
+            notices_dropped: 1_000,
         }
     }
 }
@@ -71,10 +78,8 @@ impl Notifier {
     pub async fn run(self, shutdown: CancellationToken) {
         loop {
             self.tick().await;
-            tokio::select! {
-                biased;
-                () = shutdown.cancelled() => return,
-                () = tokio::time::sleep(self.options.every) => {}
+            if ends_within(self.options.every, &shutdown).await {
+                return;
             }
         }
     }
@@ -110,6 +115,20 @@ impl Notifier {
             metrics::counter!("paceline_watch_looks_total").increment(watched.looked.into());
         }
         watched.news.iter().for_each(tell);
+        // Once in a round of the watch, by whoever ends it.
+        if watched.stepped && !watched.more {
+            self.drop_notices().await?;
+        }
+        Ok(())
+    }
+
+    async fn drop_notices(&self) -> Result<(), StoreError> {
+        let (kept, limit) = (self.options.notices_kept, self.options.notices_dropped);
+        let dropped = self.operations.drop_notices(kept, limit).await?;
+        if dropped > 0 {
+            metrics::counter!("paceline_notices_dropped_total").increment(dropped.into());
+            tracing::error!(dropped, "notices dropped: they could not be told for a day");
+        }
         Ok(())
     }
 

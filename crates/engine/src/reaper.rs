@@ -14,6 +14,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::pause::ends_within;
 use crate::ports::{
     HEARTBEAT_TIMEOUT, MAX_REQUEST_TIMEOUT, MAX_ROWS, REAP_PART_BOUND, ReapRules, Reaped, Schedule,
     Store,
@@ -108,10 +109,8 @@ impl Reaper {
             } else {
                 self.options.every
             };
-            tokio::select! {
-                biased;
-                () = shutdown.cancelled() => return,
-                () = tokio::time::sleep(pause) => {}
+            if ends_within(pause, &shutdown).await {
+                return;
             }
         }
     }

@@ -11,6 +11,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use crate::backoff::Backoff;
+use crate::pause::ends_within;
 use crate::ports::{Replays, Schedule};
 use crate::wake::wake_all;
 
@@ -67,10 +68,8 @@ impl ReplayLoop {
     pub async fn run(mut self, shutdown: CancellationToken) {
         loop {
             let pause = self.tick().await;
-            tokio::select! {
-                biased;
-                () = shutdown.cancelled() => return,
-                () = tokio::time::sleep(pause) => {}
+            if ends_within(pause, &shutdown).await {
+                return;
             }
         }
     }

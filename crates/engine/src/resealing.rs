@@ -14,6 +14,7 @@ use rand::RngExt;
 use rand::rngs::StdRng;
 use tokio_util::sync::CancellationToken;
 
+use crate::pause::ends_within;
 use crate::ports::{NONCE_BYTES, Resealed, SealedSecret, SecretStore, StoreError, Vault};
 
 /// Between two looks at a store where all is done.
@@ -70,10 +71,8 @@ impl Resealing {
                     EVERY
                 }
             };
-            tokio::select! {
-                biased;
-                () = shutdown.cancelled() => return,
-                () = tokio::time::sleep(pause) => {}
+            if ends_within(pause, &shutdown).await {
+                return;
             }
         }
     }

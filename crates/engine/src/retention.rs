@@ -11,6 +11,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::pause::ends_within;
 use crate::ports::{Retain, RetainRules, Retained, StoreError};
 
 /// How it runs.
@@ -59,10 +60,8 @@ impl RetentionLoop {
                     self.options.every
                 }
             };
-            tokio::select! {
-                biased;
-                () = shutdown.cancelled() => return,
-                () = tokio::time::sleep(pause) => {}
+            if ends_within(pause, &shutdown).await {
+                return;
             }
         }
     }

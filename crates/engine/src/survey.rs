@@ -23,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 pub use export::export;
 use round::Round;
 
+use crate::pause::ends_within;
 use crate::ports::{
     Catalog, CatalogError, Fleet, MAX_GLANCED, Outcomes, Store, StoreError, Survey, SurveyRules,
     Tallies, Troubles,
@@ -186,10 +187,8 @@ impl SurveyLoop {
                     self.options.every
                 }
             };
-            tokio::select! {
-                biased;
-                () = shutdown.cancelled() => return,
-                () = tokio::time::sleep(pause) => {}
+            if ends_within(pause, &shutdown).await {
+                return;
             }
         }
     }

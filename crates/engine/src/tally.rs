@@ -10,6 +10,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use crate::notifier::tell;
+use crate::pause::ends_within;
 use crate::ports::{StoreError, Tallied, Tallies, TallyRules};
 
 /// How a tally runs.
@@ -54,10 +55,8 @@ impl TallyLoop {
                     self.options.every
                 }
             };
-            tokio::select! {
-                biased;
-                () = shutdown.cancelled() => return,
-                () = tokio::time::sleep(pause) => {}
+            if ends_within(pause, &shutdown).await {
+                return;
             }
         }
     }

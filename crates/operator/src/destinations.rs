@@ -2,6 +2,7 @@
 //! store, for what one resource has.
 
 use async_trait::async_trait;
+use domain::credentials::OAuthFacts;
 use domain::destination::DestinationState;
 use domain::filter::Filter;
 use domain::health::Breaker;
@@ -13,15 +14,19 @@ use serde_json::Value;
 /// Paceline, as a resource sees it. Every method can be repeated.
 #[async_trait]
 pub trait Destinations: Send + Sync {
-    /// What there is for this resource. `secret` is what it should sign with.
-    async fn look(&self, owner: &Owner, secret: Option<&SecretString>) -> Result<Stored, Refusal>;
+    /// What there is for this resource. `secrets` are what it should sign with and show.
+    async fn look(
+        &self,
+        owner: &Owner,
+        wanted: Option<(&Wanted, &Secrets)>,
+    ) -> Result<Stored, Refusal>;
 
     /// Makes its destination, held from the start.
     async fn create(
         &self,
         owner: &Owner,
         wanted: &Wanted,
-        secret: &SecretString,
+        secrets: &Secrets,
     ) -> Result<DestinationId, Refusal>;
 
     /// Holds what a resource of its name let go.
@@ -41,6 +46,14 @@ pub trait Destinations: Send + Sync {
         owner: &Owner,
         id: DestinationId,
         secret: &SecretString,
+    ) -> Result<(), Refusal>;
+
+    /// Shows these to be let in, and nothing else.
+    async fn show(
+        &self,
+        owner: &Owner,
+        id: DestinationId,
+        credentials: &Credentials,
     ) -> Result<(), Refusal>;
 
     /// Lets it go: it stays as it is, and the API may change it.
@@ -83,6 +96,35 @@ pub struct Wanted {
     pub state: DestinationState,
 }
 
+/// What a resource's Secrets hold.
+#[derive(Debug, Clone)]
+pub struct Secrets {
+    /// What its requests are signed with.
+    pub signing: SecretString,
+    pub credentials: Credentials,
+}
+
+/// What a destination shows to be let in; `None` for nothing of the kind.
+#[derive(Debug, Clone, Default)]
+pub struct Credentials {
+    pub client_certificate: Option<ClientCertificate>,
+    pub oauth2: Option<Client>,
+}
+
+/// A client certificate, in PEM.
+#[derive(Debug, Clone)]
+pub struct ClientCertificate {
+    pub certificate: SecretString,
+    pub private_key: SecretString,
+}
+
+/// As whom tokens are asked for.
+#[derive(Debug, Clone)]
+pub struct Client {
+    pub facts: OAuthFacts,
+    pub secret: SecretString,
+}
+
 /// What there is for a resource.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Stored {
@@ -111,6 +153,8 @@ pub struct Row {
     pub state: DestinationState,
     /// The resource's secret is what it signs with, and will go on to.
     pub signs: bool,
+    /// What it shows to be let in is what the resource's Secrets hold.
+    pub shows: bool,
 }
 
 /// How a destination stands, in brief.

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use domain::credentials::{self, OAuthFacts};
 use domain::destination::DestinationState;
 use domain::filter::Filter;
 use domain::ids::DestinationId;
@@ -12,7 +13,7 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use crate::destinations::{Refusal, Row, Stored, Wanted};
-use crate::resource::{Count, DeletionPolicy, DestinationSpec, Shape};
+use crate::resource::{ClientAuth, Count, DeletionPolicy, DestinationSpec, OAuth2, Shape};
 use crate::verdict::{Reason, Verdict};
 
 /// Between two looks at a destination that has work.
@@ -32,6 +33,7 @@ pub enum Step {
     TakeOver(DestinationId),
     Change(DestinationId),
     Rotate(DestinationId),
+    Show(DestinationId),
     Release(DestinationId),
     Discard(DestinationId),
 }
@@ -48,7 +50,7 @@ pub struct Plan {
     pub conflict: Option<Verdict>,
 }
 
-/// The Secret that a resource names.
+/// The Secrets that a resource names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SecretIs<'a> {
     There,
@@ -169,6 +171,16 @@ fn differences(wanted: &Wanted, row: &Row, secret: SecretIs<'_>) -> Vec<Step> {
     if secret == SecretIs::There && !row.signs {
         steps.push(Step::Rotate(row.id));
     }
+    if secret == SecretIs::There && !row.shows {
+        // A certificate is shown over https alone: it goes before the https does, and
+        // comes after it.
+        let at = if wanted.url.starts_with("http:") {
+            0
+        } else {
+            steps.len()
+        };
+        steps.insert(at, Step::Show(row.id));
+    }
     steps
 }
 
@@ -217,6 +229,21 @@ impl Wanted {
             DestinationState::Disabled => now,
             DestinationState::Active | DestinationState::Paused => self.state,
         }
+    }
+}
+
+/// As whom a resource's tokens are asked for.
+#[must_use]
+pub fn client(oauth2: &OAuth2) -> OAuthFacts {
+    OAuthFacts {
+        token_url: oauth2.token_url.clone(),
+        client_id: oauth2.client_id.clone(),
+        scopes: oauth2.scopes.clone(),
+        audience: oauth2.audience.clone(),
+        client_auth: match oauth2.client_auth {
+            ClientAuth::Basic => credentials::ClientAuth::Basic,
+            ClientAuth::Body => credentials::ClientAuth::Body,
+        },
     }
 }
 

@@ -1,11 +1,12 @@
 //! One resource, looked at once: the plan is made, done and told.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use domain::ids::DestinationId;
 use domain::time::Timestamp;
+use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Patch, PatchParams};
 use kube::runtime::controller::Action;
@@ -18,9 +19,14 @@ use secrecy::SecretString;
 use serde_json::json;
 use tokio::time::Instant;
 
-use crate::destinations::{Destinations, Observed, Owner, Refusal, Stored, Wanted};
+use crate::destinations::{
+    self, ClientCertificate, Credentials, Destinations, Observed, Owner, Refusal, Secrets, Stored,
+    Wanted,
+};
 use crate::plan::{self, Plan, SecretIs, Step};
-use crate::resource::{Destination, SecretReference};
+use crate::resource::{
+    CertificateReference, Destination, DestinationSpec, OAuth2, SecretReference,
+};
 use crate::status::{self, Report};
 use crate::verdict::{Reason, Verdict};
 use crate::{FINALIZER, MANAGER};
@@ -185,8 +191,8 @@ impl Context {
         api: &Api<Destination>,
         resource: &Destination,
     ) -> Result<Action, Failure> {
-        let secret = self.secret(resource).await?;
-        let (plan, id) = match self.carry_out(resource, &secret).await {
+        let secrets = self.secrets(resource).await?;
+        let (plan, id) = match self.carry_out(resource, &secrets).await {
             Ok(done) => done,
             // Told, and then tried again.
             Err(refusal) => {
@@ -216,22 +222,24 @@ impl Context {
     async fn carry_out(
         &self,
         resource: &Destination,
-        secret: &Result<SecretString, String>,
+        secrets: &Result<Secrets, String>,
     ) -> Result<(Plan, Option<DestinationId>), Refusal> {
         let owner = owner(resource)?;
         let wanted = Wanted::of(&owner.name, &resource.spec)?;
-        let stored = self.destinations.look(&owner, secret.as_ref().ok()).await?;
-        let there = match secret {
+        let there = secrets.as_ref().ok();
+        let with = there.map(|secrets| (&wanted, secrets));
+        let stored = self.destinations.look(&owner, with).await?;
+        let is_there = match secrets {
             Ok(_) => SecretIs::There,
             Err(why) => SecretIs::Missing(why),
         };
-        let plan = plan::plan(&wanted, &stored, there);
+        let plan = plan::plan(&wanted, &stored, is_there);
         let mut id = match stored {
             Stored::Ours(row) | Stored::Released(row) => Some(row.id),
             _ => plan.about,
         };
         for step in &plan.steps {
-            let done = self.step(step, &owner, &wanted, secret.as_ref().ok()).await;
+            let done = self.step(step, &owner, &wanted, there).await;
             match done {
                 Ok(made) => id = made.or(id),
                 Err(refusal @ (Refusal::Unavailable(_) | Refusal::NotFound(_))) => {
@@ -252,7 +260,7 @@ impl Context {
         step: &Step,
         owner: &Owner,
         wanted: &Wanted,
-        secret: Option<&SecretString>,
+        secrets: Option<&Secrets>,
     ) -> Result<Option<DestinationId>, Refusal> {
         let destinations = &self.destinations;
         let resource = &owner.resource;
@@ -260,13 +268,17 @@ impl Context {
         let missing = || Refusal::Invalid("signingSecretRef: there is no such secret".to_owned());
         match *step {
             Step::Create => {
-                let secret = secret.ok_or_else(missing)?;
-                let made = destinations.create(owner, wanted, secret).await?;
+                let secrets = secrets.ok_or_else(missing)?;
+                let made = destinations.create(owner, wanted, secrets).await?;
                 return Ok(Some(made));
             }
             Step::Rotate(id) => {
-                let secret = secret.ok_or_else(missing)?;
-                destinations.rotate(owner, id, secret).await?;
+                let secrets = secrets.ok_or_else(missing)?;
+                destinations.rotate(owner, id, &secrets.signing).await?;
+            }
+            Step::Show(id) => {
+                let secrets = secrets.ok_or_else(missing)?;
+                destinations.show(owner, id, &secrets.credentials).await?;
             }
             Step::TakeOver(id) => destinations.take_over(owner, id).await?,
             Step::Change(id) => destinations.change(owner, id, wanted).await?,
@@ -301,24 +313,17 @@ impl Context {
         }
     }
 
-    /// The secret that the resource names; or why there is none.
-    async fn secret(
-        &self,
-        resource: &Destination,
-    ) -> Result<Result<SecretString, String>, Failure> {
-        let SecretReference { name, key } = &resource.spec.signing_secret_ref;
+    /// What the Secrets hold that the resource names; or which of them is missing.
+    async fn secrets(&self, resource: &Destination) -> Result<Result<Secrets, String>, Failure> {
+        let mut found = HashMap::new();
         let namespace = resource.namespace().unwrap_or_default();
         let api: Api<Secret> = Api::namespaced(self.client.clone(), &namespace);
-        let Some(secret) = api.get_opt(name).await? else {
-            return Ok(Err(format!("there is no Secret {name}")));
-        };
-        let Some(bytes) = secret.data.as_ref().and_then(|data| data.get(key)) else {
-            return Ok(Err(format!("the Secret {name} has no key {key}")));
-        };
-        Ok(match std::str::from_utf8(&bytes.0) {
-            Ok(text) => Ok(SecretString::from(text.trim())),
-            Err(_invalid) => Err(format!("the Secret {name} has no text under {key}")),
-        })
+        for name in resource.spec.secret_names() {
+            if let Some(secret) = api.get_opt(name).await? {
+                found.insert(name.to_owned(), secret.data.unwrap_or_default());
+            }
+        }
+        Ok(held(&resource.spec, &found))
     }
 
     /// Writes the status, if there is anything new to tell, and then its events:
@@ -368,6 +373,45 @@ impl Context {
         }
         Ok(())
     }
+}
+
+/// By the name of the Secret and its key.
+type Found = HashMap<String, BTreeMap<String, ByteString>>;
+
+/// What a resource names, of the Secrets that were found.
+fn held(spec: &DestinationSpec, found: &Found) -> Result<Secrets, String> {
+    let text = |name: &String, key: &String| {
+        let secret = found.get(name);
+        let secret = secret.ok_or_else(|| format!("there is no Secret {name}"))?;
+        let bytes = secret.get(key);
+        let bytes = bytes.ok_or_else(|| format!("the Secret {name} has no key {key}"))?;
+        match std::str::from_utf8(&bytes.0) {
+            Ok(text) => Ok(SecretString::from(text.trim())),
+            Err(_invalid) => Err(format!("the Secret {name} has no text under {key}")),
+        }
+    };
+    let of = |one: &SecretReference| text(&one.name, &one.key);
+    let certificate = |one: &CertificateReference| {
+        Ok::<_, String>(ClientCertificate {
+            certificate: text(&one.name, &one.certificate)?,
+            private_key: text(&one.name, &one.private_key)?,
+        })
+    };
+    let client = |one: &OAuth2| {
+        Ok::<_, String>(destinations::Client {
+            facts: plan::client(one),
+            secret: of(&one.client_secret_ref)?,
+        })
+    };
+    Ok(Secrets {
+        signing: of(&spec.signing_secret_ref)?,
+        credentials: Credentials {
+            client_certificate: (spec.client_certificate_ref.as_ref())
+                .map(certificate)
+                .transpose()?,
+            oauth2: spec.oauth2.as_ref().map(client).transpose()?,
+        },
+    })
 }
 
 /// What is so when nothing could be decided.

@@ -2,6 +2,7 @@
 //!
 //! Its documentation is the schema's, so it speaks to those who write YAML.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
@@ -28,6 +29,14 @@ fn any_object(_: &mut SchemaGenerator) -> Schema {
 
 fn default_key() -> String {
     "secret".to_owned()
+}
+
+fn default_certificate_key() -> String {
+    "tls.crt".to_owned()
+}
+
+fn default_private_key() -> String {
+    "tls.key".to_owned()
 }
 
 /// A destination of webhooks, delivered to at exactly the rate that it allows.
@@ -75,6 +84,8 @@ fn default_key() -> String {
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("self.url.startsWith('https://') || (self.allowHttp && self.url.startsWith('http://'))")
     .message("url must be https (http needs allowHttp)").field_path(".url"))]
+#[x_kube(validation = Rule::new("!(has(self.clientCertificateRef) && self.url.startsWith('http://'))")
+    .message("a client certificate can only be shown over https").field_path(".clientCertificateRef"))]
 #[x_kube(validation = Rule::new("!(self.unlimited && has(self.limits))")
     .message("unlimited and limits exclude each other").field_path(".unlimited"))]
 #[x_kube(validation = Rule::new("!(has(self.shape) && self.shape == 'leaky_bucket' && has(self.burst) && self.burst != 1)")
@@ -140,6 +151,13 @@ pub struct DestinationSpec {
     /// The Secret that its requests are signed with. When it changes, the old one
     /// signs beside the new one for a day.
     pub signing_secret_ref: SecretReference,
+    /// The Secret with the client certificate that its connections show, as
+    /// cert-manager makes it (`kubernetes.io/tls`). Left out: none is shown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_certificate_ref: Option<CertificateReference>,
+    /// How it gets access tokens, by OAuth2 client credentials. Left out: it has none.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "oauth2")]
+    pub oauth2: Option<OAuth2>,
     /// What becomes of the destination when this resource is deleted.
     #[serde(default)]
     pub deletion_policy: DeletionPolicy,
@@ -187,7 +205,7 @@ pub enum Count {
     Response,
 }
 
-/// A key of a Secret in the same namespace, with `whsec_…` or `whsk_…` in it.
+/// A key of a Secret in the same namespace; to sign with, `whsec_…` or `whsk_…`.
 #[derive(Serialize, Deserialize, JsonSchema, Debug, Clone, PartialEq, Eq)]
 pub struct SecretReference {
     /// The Secret's name.
@@ -197,6 +215,59 @@ pub struct SecretReference {
     #[serde(default = "default_key")]
     #[schemars(length(min = 1, max = 253))]
     pub key: String,
+}
+
+/// A Secret in the same namespace with a certificate and its private key, in PEM.
+#[derive(Serialize, Deserialize, JsonSchema, Debug, Clone, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct CertificateReference {
+    /// The Secret's name.
+    #[schemars(length(min = 1, max = 253))]
+    pub name: String,
+    /// Which of its keys has the certificate, and its chain behind it.
+    #[serde(default = "default_certificate_key")]
+    #[schemars(length(min = 1, max = 253))]
+    pub certificate: String,
+    /// Which of its keys has the private key.
+    #[serde(default = "default_private_key")]
+    #[schemars(length(min = 1, max = 253))]
+    pub private_key: String,
+}
+
+/// How tokens are asked for; they are sent in the header `authorization`.
+#[derive(Serialize, Deserialize, JsonSchema, Debug, Clone, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct OAuth2 {
+    /// Where: absolute, https, by the rules of a destination's own URL.
+    #[schemars(length(min = 1, max = 2048))]
+    pub token_url: String,
+    /// As whom.
+    #[schemars(length(min = 1, max = 512))]
+    pub client_id: String,
+    /// The key of a Secret with the client's secret.
+    pub client_secret_ref: SecretReference,
+    /// What for.
+    #[serde(default)]
+    #[schemars(length(max = 20), inner(length(min = 1, max = 512)))]
+    pub scopes: Vec<String>,
+    /// For whom, where the token server wants to know.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 512))]
+    pub audience: Option<String>,
+    /// How the client says who it is: by HTTP Basic, or in the body.
+    #[serde(default)]
+    pub client_auth: ClientAuth,
+}
+
+/// How a client says who it is.
+#[derive(Serialize, Deserialize, JsonSchema, Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[serde(rename_all = "snake_case")]
+pub enum ClientAuth {
+    /// By HTTP Basic.
+    #[default]
+    Basic,
+    /// In the body.
+    Body,
 }
 
 /// What becomes of a destination whose resource is deleted.
@@ -270,6 +341,21 @@ fn conditions(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
             },
         },
     })
+}
+
+impl DestinationSpec {
+    /// The Secrets that it names, each once.
+    #[must_use]
+    pub fn secret_names(&self) -> BTreeSet<&str> {
+        let certificate = self.client_certificate_ref.as_ref();
+        let client = self.oauth2.as_ref().map(|one| &one.client_secret_ref);
+        let names = [
+            Some(&self.signing_secret_ref.name),
+            certificate.map(|one| &one.name),
+            client.map(|one| &one.name),
+        ];
+        names.into_iter().flatten().map(String::as_str).collect()
+    }
 }
 
 impl Destination {

@@ -7,7 +7,7 @@
 
 use kube::core::cel::Validator;
 use operator::crd;
-use operator::resource::Destination;
+use operator::resource::{ClientAuth, Destination, DestinationSpec};
 use serde_json::{Value, json};
 
 fn read(path: &str) -> String {
@@ -74,6 +74,7 @@ fn the_rules_refuse_what_makes_no_sense() {
         (json!({ "unlimited": true }), "none"),
         (json!({ "shape": "leaky_bucket", "burst": 1 }), "a bucket"),
         (json!({ "shape": "token_bucket", "burst": 9 }), "another"),
+        (json!({ "clientCertificateRef": { "name": "tls" } }), "mTLS"),
     ] {
         assert_eq!(judged(spec(good), None), [""; 0], "{why}");
     }
@@ -90,6 +91,10 @@ fn the_rules_refuse_what_makes_no_sense() {
         (
             json!({ "shape": "leaky_bucket", "burst": 2 }),
             "a burst of 1",
+        ),
+        (
+            json!({ "url": "http://shop.example", "allowHttp": true, "clientCertificateRef": { "name": "tls" } }),
+            "over https",
         ),
     ] {
         let errors = judged(spec(bad.clone()), None);
@@ -108,6 +113,39 @@ fn the_tenant_cannot_be_changed() {
     assert!(
         errors.len() == 1 && errors[0].contains("can't be changed"),
         "{errors:?}"
+    );
+}
+
+/// A default within an object that may be left out is the program's alone to check.
+#[test]
+fn references_have_the_keys_that_cert_manager_writes() {
+    let spec: DestinationSpec = serde_json::from_value(spec(json!({
+        "clientCertificateRef": { "name": "tls" },
+        "oauth2": {
+            "tokenUrl": "https://login.example/token", "clientId": "paceline",
+            "clientSecretRef": { "name": "login" },
+        },
+    })))
+    .unwrap();
+    let certificate = spec.client_certificate_ref.as_ref().unwrap();
+    let keys = (&*certificate.certificate, &*certificate.private_key);
+    assert_eq!(keys, ("tls.crt", "tls.key"));
+    let client = spec.oauth2.as_ref().unwrap();
+    assert_eq!(
+        (&*client.client_secret_ref.key, client.client_auth),
+        ("secret", ClientAuth::Basic)
+    );
+    assert_eq!(
+        Vec::from_iter(spec.secret_names()),
+        ["login", "shop", "tls"]
+    );
+    let properties = schema()["properties"]["spec"]["properties"].clone();
+    let named = &properties["clientCertificateRef"]["properties"];
+    assert_eq!(named["certificate"]["default"], "tls.crt");
+    assert_eq!(named["privateKey"]["default"], "tls.key");
+    assert_eq!(
+        properties["oauth2"]["properties"]["clientAuth"]["default"],
+        "basic"
     );
 }
 

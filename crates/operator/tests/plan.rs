@@ -37,6 +37,7 @@ fn row() -> Row {
         limits: wanted.limits,
         state: wanted.state,
         signs: true,
+        shows: true,
     }
 }
 
@@ -45,7 +46,7 @@ const MISSING: SecretIs<'_> = SecretIs::Missing("there is no Secret shop");
 #[test]
 fn each_case_has_its_steps() {
     use SecretIs::There;
-    use Step::{Change, Create, Rotate, TakeOver};
+    use Step::{Change, Create, Rotate, Show, TakeOver};
     let other = |change: fn(&mut Row)| {
         let mut row = row();
         change(&mut row);
@@ -59,6 +60,11 @@ fn each_case_has_its_steps() {
     let unsigned = other(|row| row.signs = false);
     let both = other(|row| {
         row.signs = false;
+        row.limits.per_second = Some(50);
+    });
+    let shows_other = other(|row| row.shows = false);
+    let all = other(|row| {
+        (row.signs, row.shows) = (false, false);
         row.limits.per_second = Some(50);
     });
     let paused = other(|row| row.state = DestinationState::Paused);
@@ -77,6 +83,9 @@ fn each_case_has_its_steps() {
         ("unsigned", Stored::Ours(unsigned.clone()), There, vec![Rotate(ID)], Reason::Synced),
         ("unsigned, secret gone", Stored::Ours(unsigned), MISSING, vec![], Reason::SecretMissing),
         ("both", Stored::Ours(both.clone()), There, vec![Change(ID), Rotate(ID)], Reason::Synced),
+        ("shows another", Stored::Ours(shows_other.clone()), There, vec![Show(ID)], Reason::Synced),
+        ("shows another, secret gone", Stored::Ours(shows_other), MISSING, vec![], Reason::SecretMissing),
+        ("all", Stored::Ours(all), There, vec![Change(ID), Rotate(ID), Show(ID)], Reason::Synced),
         ("paused by SQL", Stored::Ours(paused), There, vec![Change(ID)], Reason::Synced),
         ("given up", Stored::Ours(disabled), There, vec![], Reason::Synced),
         ("fewer types", Stored::Ours(fewer), There, vec![Change(ID)], Reason::Synced),
@@ -97,6 +106,21 @@ fn each_case_has_its_steps() {
             "{case}"
         );
     }
+}
+
+/// The API refuses a client certificate beside `http:`, whichever came first.
+#[test]
+fn a_certificate_goes_before_https_does() {
+    let to_http = Wanted {
+        url: "http://shop.example".to_owned(),
+        ..wanted()
+    };
+    let row = Row {
+        shows: false,
+        ..row()
+    };
+    let plan = plan(&to_http, &Stored::Ours(row), SecretIs::There);
+    assert_eq!(plan.steps, [Step::Show(ID), Step::Change(ID)]);
 }
 
 #[test]

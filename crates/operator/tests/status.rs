@@ -40,6 +40,7 @@ fn seen(before: &DestinationStatus, observed: Observed, second: i64) -> Destinat
         limits: LimitSettings::default(),
         state: DestinationState::Active,
         signs: true,
+        shows: true,
     };
     let plan = plan(&wanted, &Stored::Ours(row), SecretIs::There);
     let report = Report {

@@ -9,7 +9,9 @@ use domain::handshake::Handshake;
 use domain::health::Breaker;
 use domain::ids::DestinationId;
 use engine::ports::{Hold, Manager};
-use operator::destinations::{Destinations, Glance, Observed, Owner, Refusal, Row, Stored, Wanted};
+use operator::destinations::{
+    Credentials, Destinations, Glance, Observed, Owner, Refusal, Row, Secrets, Stored, Wanted,
+};
 use operator::{Cluster, OperatorOptions};
 use secrecy::{ExposeSecret, SecretString};
 use zeroize::Zeroizing;
@@ -17,6 +19,7 @@ use zeroize::Zeroizing;
 use crate::config::OperatorConfig;
 use crate::edge::{self, Mint};
 use crate::hidden::Hidden;
+use crate::service::credentials::{CertificateDraft, ClientDraft};
 use crate::service::secrets::{DEFAULT_OVERLAP, SecretDraft};
 use crate::service::{DestinationDraft, DestinationEdit, LimitsChange, Service, ServiceError};
 
@@ -63,7 +66,11 @@ impl ManagedDestinations {
 
 #[async_trait]
 impl Destinations for ManagedDestinations {
-    async fn look(&self, owner: &Owner, secret: Option<&SecretString>) -> Result<Stored, Refusal> {
+    async fn look(
+        &self,
+        owner: &Owner,
+        wanted: Option<(&Wanted, &Secrets)>,
+    ) -> Result<Stored, Refusal> {
         let service = self.of(owner);
         let Some(found) = service.find_managed(&owner.name).await.map_err(refusal)? else {
             return Ok(Stored::Absent);
@@ -76,10 +83,14 @@ impl Destinations for ManagedDestinations {
             Hold::Unmanaged => return Ok(Stored::Unmanaged { id }),
         };
         let destination = service.destination(id).await.map_err(refusal)?.destination;
-        let signs = match secret {
-            Some(secret) => service.signs_with(id, secret.expose_secret()).await,
-            None => Ok(false),
-        };
+        let (mut signs, mut shows) = (false, false);
+        if let Some((wanted, secrets)) = wanted {
+            let signing = secrets.signing.expose_secret();
+            signs = service.signs_with(id, signing).await.map_err(refusal)?;
+            let shown = shown(&secrets.credentials);
+            let is_it = service.shows(id, &wanted.url, shown).await;
+            shows = is_it.map_err(refusal)?;
+        }
         let row = Row {
             id,
             name: destination.name,
@@ -88,7 +99,8 @@ impl Destinations for ManagedDestinations {
             filter: destination.filter,
             limits: destination.limits,
             state: destination.state,
-            signs: signs.map_err(refusal)?,
+            signs,
+            shows,
         };
         Ok(match is_released {
             true => Stored::Released(row),
@@ -100,9 +112,10 @@ impl Destinations for ManagedDestinations {
         &self,
         owner: &Owner,
         wanted: &Wanted,
-        secret: &SecretString,
+        secrets: &Secrets,
     ) -> Result<DestinationId, Refusal> {
         let service = self.of(owner);
+        let (client_certificate, oauth2) = shown(&secrets.credentials);
         let draft = DestinationDraft {
             external_id: None,
             name: wanted.name.clone(),
@@ -110,10 +123,10 @@ impl Destinations for ManagedDestinations {
             event_types: wanted.event_types.clone(),
             filter: wanted.filter.clone(),
             limits: wanted.limits,
-            secret: draft(secret),
-            headers: Vec::new(),
-            client_certificate: None,
-            oauth2: None,
+            secret: draft(&secrets.signing),
+            headers: None,
+            client_certificate: Some(client_certificate),
+            oauth2: Some(oauth2),
             pass_traceparent: false,
             handshake: Handshake::None,
         };
@@ -181,6 +194,22 @@ impl Destinations for ManagedDestinations {
         rotated.map(drop).map_err(refusal)
     }
 
+    async fn show(
+        &self,
+        owner: &Owner,
+        id: DestinationId,
+        credentials: &Credentials,
+    ) -> Result<(), Refusal> {
+        let (client_certificate, oauth2) = shown(credentials);
+        let edit = DestinationEdit {
+            client_certificate: Some(client_certificate),
+            oauth2: Some(oauth2),
+            ..DestinationEdit::default()
+        };
+        let changed = self.of(owner).change_destination(id, edit).await;
+        changed.map(drop).map_err(refusal)
+    }
+
     async fn release(&self, owner: &Owner, id: DestinationId) -> Result<(), Refusal> {
         self.of(owner).release(id).await.map_err(refusal)
     }
@@ -217,10 +246,26 @@ impl Destinations for ManagedDestinations {
     }
 }
 
+fn hidden(secret: &SecretString) -> Hidden {
+    Hidden::new(Zeroizing::new(secret.expose_secret().to_owned()))
+}
+
+/// What is to be shown, for the API's functions.
+fn shown(credentials: &Credentials) -> (Option<CertificateDraft>, Option<ClientDraft>) {
+    let certificate = credentials.client_certificate.as_ref();
+    let client = credentials.oauth2.as_ref();
+    (
+        certificate.map(|one| CertificateDraft {
+            certificate: hidden(&one.certificate),
+            private_key: hidden(&one.private_key),
+        }),
+        client.map(|one| ClientDraft::of(one.facts.clone(), hidden(&one.secret))),
+    )
+}
+
 fn draft(secret: &SecretString) -> SecretDraft {
-    let text = Zeroizing::new(secret.expose_secret().to_owned());
     SecretDraft {
-        own: Some(Hidden::new(text)),
+        own: Some(hidden(secret)),
         kind: None, // the text says which it is
     }
 }
@@ -231,6 +276,9 @@ fn refusal(error: ServiceError) -> Refusal {
     match error {
         ServiceError::Invalid { field, .. } if field == "secret" => {
             Refusal::Invalid(format!("signingSecretRef: {message}"))
+        }
+        ServiceError::Invalid { field, .. } if field.starts_with("client_certificate") => {
+            Refusal::Invalid(format!("clientCertificateRef: {message}"))
         }
         ServiceError::Invalid { .. } | ServiceError::TooLarge { .. } => Refusal::Invalid(message),
         ServiceError::Conflict(_) | ServiceError::KeyReused => Refusal::Conflict(message),

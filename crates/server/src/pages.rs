@@ -29,6 +29,7 @@ use crate::service::Service;
 use guest::GuestPages;
 pub(crate) use visitor::cookie as held_by;
 
+mod alerts;
 mod assets;
 mod attempt;
 mod audit;
@@ -171,6 +172,7 @@ pub fn router(pages: Pages) -> Router {
         .route("/dashboard/requests", get(requests::list))
         .route("/dashboard/requests/{id}", post(requests::decide))
         .merge(of_tenants())
+        .merge(of_alerts())
         .layer(DefaultBodyLimit::max(MAX_FORM_BYTES))
         .route_layer(middleware::from_fn(to_its_end))
         .route("/dashboard/assets/{name}", get(assets::serve))
@@ -199,6 +201,29 @@ fn of_tenants() -> Router<Pages> {
         .route("/dashboard/tenants/{id}/links", post(links::make))
         .route("/dashboard/tenants/{id}/links/{link}", post(links::end))
         .route("/dashboard/links", get(links::own).post(links::make_own))
+}
+
+/// When people are told, and who: of one's own tenant, and of any.
+fn of_alerts() -> Router<Pages> {
+    Router::new()
+        .route(
+            "/dashboard/alerts",
+            get(alerts::own).post(alerts::change_own),
+        )
+        .route("/dashboard/alerts/addresses", post(alerts::add_own))
+        .route("/dashboard/alerts/addresses/{id}", post(alerts::remove_own))
+        .route(
+            "/dashboard/tenants/{id}/alerts",
+            get(alerts::show).post(alerts::change_any),
+        )
+        .route(
+            "/dashboard/tenants/{id}/alerts/addresses",
+            post(alerts::add_any),
+        )
+        .route(
+            "/dashboard/tenants/{id}/alerts/addresses/{address}",
+            post(alerts::remove_any),
+        )
 }
 
 /// In a task of its own: neither a browser that leaves nor a time-out of ours

@@ -51,6 +51,7 @@ pub mod replays;
 pub mod resend;
 pub mod rules;
 pub mod secrets;
+pub mod sent;
 pub mod smart;
 pub mod standing;
 pub mod statistics;
@@ -131,11 +132,12 @@ pub struct DestinationDraft {
     pub pass_traceparent: bool,
     pub handshake: Handshake,
     pub secret: SecretDraft,
-    pub headers: Vec<(String, Hidden)>,
-    /// What its connections show.
-    pub client_certificate: Option<CertificateDraft>,
-    /// What its tokens are asked for with.
-    pub oauth2: Option<ClientDraft>,
+    /// `None` leaves those that it has; a new one has none.
+    pub headers: Option<Vec<(String, Hidden)>>,
+    /// What its connections show; `None` as above.
+    pub client_certificate: Option<Option<CertificateDraft>>,
+    /// What its tokens are asked for with; `None` as above.
+    pub oauth2: Option<Option<ClientDraft>>,
 }
 
 /// A destination, and what may be shown of what it adds and shows.
@@ -267,9 +269,9 @@ impl Service {
         self.check(&draft)?;
         ceilings::check(&self.ceiling().await?, &draft.limits)?;
         let wanted = Wanted {
-            headers: Some(draft.headers),
-            certificate: Some(draft.client_certificate),
-            client: Some(draft.oauth2),
+            headers: draft.headers,
+            certificate: draft.client_certificate,
+            client: draft.oauth2,
         };
         let new = NewDestination {
             id: DestinationId(self.mint.uuid()),
@@ -304,7 +306,8 @@ impl Service {
 
     /// Makes the destination that its platform calls so into this one, and says what it
     /// signs with if it had to be created. One that is there keeps what a draft does not
-    /// say, such as its state, its secrets and its retries.
+    /// say, such as its state, its secrets and its retries, and what is never shown again
+    /// and not named: whoever reads one and puts it back cannot name it.
     pub async fn put_destination(
         &self,
         id: ExternalId,
@@ -327,9 +330,9 @@ impl Service {
         let current = self.catalog.destination(self.tenant, found).await?;
         ceilings::check_change(&current, &draft.limits)?;
         let wanted = Wanted {
-            headers: Some(draft.headers),
-            certificate: Some(draft.client_certificate),
-            client: Some(draft.oauth2),
+            headers: draft.headers,
+            certificate: draft.client_certificate,
+            client: draft.oauth2,
         };
         let singles = self
             .singles_that_differ(found, (&draft.url, wanted))

@@ -163,6 +163,7 @@ macro_rules! operations_contract {
             the_first_comes_at_once_and_the_rest_in_one
             a_digest_is_one_senders_until_its_lease_ends
             what_could_not_be_told_is_tried_again_later
+            only_the_named_forms_are_claimed
             what_is_too_old_is_dropped
             an_address_is_told_what_it_is_registered_for
             a_flood_is_cut_and_the_rest_waits

@@ -63,6 +63,8 @@ pub enum Site {
     RelayNews,
     /// `Operations::trim_operational_events`
     TrimNews,
+    /// `Operations::drop_notices`
+    DropNotices,
     /// `Store::defer`
     Defer,
     /// `Store::report_sends`
@@ -139,6 +141,7 @@ impl Site {
                 | Self::Watch
                 | Self::RelayNews
                 | Self::TrimNews
+                | Self::DropNotices
         )
     }
 }

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use domain::event_types::{EventType, ListedEventType, MAX_TYPES};
 use engine::ports::{
-    CatalogError, EventTypeChange, EventTypes, WantedEventTypes, catalogue_is_full,
+    CatalogError, EventTypeChange, EventTypes, WantedEventTypes, catalogue_is_full, has_rules,
 };
 use sqlx::PgPool;
 
@@ -185,12 +185,18 @@ async fn alter(
 }
 
 async fn delete(pool: &PgPool, name: &str) -> Result<(), Failure> {
-    let deleted = sqlx::query("-- delete_event_type\ndelete from event_types where name = $1")
-        .bind(name)
-        .execute(pool)
-        .await?;
-    match deleted.rows_affected() {
-        0 => Err(Failure::NotFound("event type")),
-        _ => Ok(()),
+    let deleted = sqlx::query(
+        "-- delete_event_type
+        delete from event_types where name = $1 and redact = '{}'",
+    )
+    .bind(name)
+    .execute(pool)
+    .await?;
+    if deleted.rows_affected() > 0 {
+        return Ok(());
     }
+    Err(match read(pool, name).await? {
+        None => Failure::NotFound("event type"),
+        Some(_) => Failure::Refused(has_rules()),
+    })
 }

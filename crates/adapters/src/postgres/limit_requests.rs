@@ -23,7 +23,7 @@ impl LimitRequests for PostgresStore {
         &self,
         tenant: TenantId,
         new: &NewLimitRequest,
-    ) -> Result<(), CatalogError> {
+    ) -> Result<Uuid, CatalogError> {
         Ok(retried(|| ask(&self.pool, tenant, new)).await?)
     }
 
@@ -64,7 +64,7 @@ impl LimitRequests for PostgresStore {
     }
 }
 
-async fn ask(pool: &PgPool, tenant: TenantId, new: &NewLimitRequest) -> Result<(), Failure> {
+async fn ask(pool: &PgPool, tenant: TenantId, new: &NewLimitRequest) -> Result<Uuid, Failure> {
     let json = |settings: &LimitSettings| {
         serde_json::to_string(settings)
             .map_err(|error| Failure::Corrupt(StoreError::Unavailable(error.to_string())))
@@ -82,6 +82,8 @@ async fn ask(pool: &PgPool, tenant: TenantId, new: &NewLimitRequest) -> Result<(
             set id = excluded.id, settings = excluded.settings, note = excluded.note,
                 limits_before = excluded.limits_before,
                 created_at = excluded.created_at
+            where (r.settings, r.note, r.limits_before)
+                is distinct from (excluded.settings, excluded.note, excluded.limits_before)
             returning r.destination_id, r.tenant_id
         )
         insert into operational_events (event_type, destination_id, tenant_id, details)
@@ -98,9 +100,24 @@ async fn ask(pool: &PgPool, tenant: TenantId, new: &NewLimitRequest) -> Result<(
     .execute(pool)
     .await?;
     match asked.rows_affected() {
-        0 => Err(Failure::NotFound("destination")),
-        _ => Ok(()),
+        0 => same(pool, tenant, new).await,
+        _ => Ok(new.id),
     }
+}
+
+/// The open one that says the same already: a later statement, to which whoever came
+/// first has committed it.
+async fn same(pool: &PgPool, tenant: TenantId, new: &NewLimitRequest) -> Result<Uuid, Failure> {
+    let found = sqlx::query_scalar(
+        "-- request_limits: one that is open and says the same
+        select r.id from limit_requests r
+        where r.destination_id = $1 and r.tenant_id = $2 and r.state = 'open'",
+    )
+    .bind(new.destination.0)
+    .bind(tenant.0)
+    .fetch_optional(pool)
+    .await?;
+    found.ok_or(Failure::NotFound("destination"))
 }
 
 type RequestRow = (

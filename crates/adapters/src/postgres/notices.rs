@@ -9,7 +9,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use domain::ids::{DestinationId, NoticeAddressId, TenantId};
-use domain::notices::{Digest, Line, NoticeAddress, notices};
+use domain::notices::{Digest, Line, NoticeAddress, NoticeForm, notices};
 use domain::operations::OperationalEvent;
 use domain::policy::InvalidSettings;
 use domain::time::{Timestamp, micros};
@@ -26,8 +26,12 @@ use super::rows::{count, word};
 
 #[async_trait]
 impl Notices for PostgresStore {
-    async fn claim_digest(&self, lease: Duration) -> Result<Option<ClaimedDigest>, StoreError> {
-        Ok(retried(|| claim(&self.pool, lease)).await?)
+    async fn claim_digest(
+        &self,
+        forms: &[NoticeForm],
+        lease: Duration,
+    ) -> Result<Option<ClaimedDigest>, StoreError> {
+        Ok(retried(|| claim(&self.pool, forms, lease)).await?)
     }
 
     async fn digest_told(&self, lease: DigestLease) -> Result<(), StoreError> {
@@ -40,10 +44,6 @@ impl Notices for PostgresStore {
         again_in: Duration,
     ) -> Result<(), StoreError> {
         Ok(retried(|| untold(&self.pool, lease, again_in)).await?)
-    }
-
-    async fn drop_notices(&self, kept: Duration, limit: u32) -> Result<u32, StoreError> {
-        Ok(retried(|| drop_old(&self.pool, kept, limit)).await?)
     }
 }
 
@@ -222,14 +222,18 @@ struct DueRow {
     lease: i64,
 }
 
-async fn claim(pool: &PgPool, lease: Duration) -> Result<Option<ClaimedDigest>, Failure> {
+async fn claim(
+    pool: &PgPool,
+    forms: &[NoticeForm],
+    lease: Duration,
+) -> Result<Option<ClaimedDigest>, Failure> {
     let mut transaction = pool.begin().await?;
     let found: Option<DueRow> = sqlx::query_as(
         "-- claim_digest
         with due as materialized (
             select a.id
             from notice_addresses a
-            where a.not_before <= clock_timestamp()
+            where a.not_before <= clock_timestamp() and a.form = any ($2)
                 and exists (select from notices n where n.address_id = a.id)
             order by a.not_before
             limit 1
@@ -244,6 +248,7 @@ async fn claim(pool: &PgPool, lease: Duration) -> Result<Option<ClaimedDigest>, 
             a.key_id, a.sealed, a.failures, a.lease",
     )
     .bind(micros(lease))
+    .bind(forms.iter().map(|form| form.as_str()).collect::<Vec<_>>())
     .fetch_optional(&mut *transaction)
     .await?;
     let Some(found) = found else {
@@ -407,7 +412,7 @@ async fn untold(pool: &PgPool, lease: DigestLease, again_in: Duration) -> Result
 }
 
 /// Rows that a claim has locked just now are passed by.
-async fn drop_old(pool: &PgPool, kept: Duration, limit: u32) -> Result<u32, Failure> {
+pub(super) async fn drop_old(pool: &PgPool, kept: Duration, limit: u32) -> Result<u32, Failure> {
     let done = sqlx::query(
         "-- drop_notices
         with old as materialized (

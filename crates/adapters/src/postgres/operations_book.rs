@@ -36,6 +36,10 @@ impl Operations for PostgresStore {
     async fn trim_operational_events(&self, kept: Duration, limit: u32) -> Result<u32, StoreError> {
         Ok(retried(|| operations::trim(&self.pool, kept, limit)).await?)
     }
+
+    async fn drop_notices(&self, kept: Duration, limit: u32) -> Result<u32, StoreError> {
+        Ok(retried(|| notices::drop_old(&self.pool, kept, limit)).await?)
+    }
 }
 
 #[async_trait]

@@ -145,6 +145,7 @@ type Found = (
     Option<Vec<u8>>,
     Vec<bool>,
     i64,
+    Option<Vec<u8>>,
 );
 
 async fn session(pool: &PgPool, digest: [u8; 32]) -> Result<Option<Session>, Failure> {
@@ -155,7 +156,7 @@ async fn session(pool: &PgPool, digest: [u8; 32]) -> Result<Option<Session>, Fai
                 s.may_ingest, s.may_manage, s.may_read, s.may_admin, s.may_platform,
                 s.may_read_payloads
             ],
-            micros(s.expires_at) - micros(c.now)
+            micros(s.expires_at) - micros(c.now), s.link_digest
         from (select clock_timestamp() as now) c
         join sessions s on s.digest = $1 and s.expires_at > c.now
         where (s.key_id is null or exists (
@@ -172,7 +173,7 @@ async fn session(pool: &PgPool, digest: [u8; 32]) -> Result<Option<Session>, Fai
     .bind(&digest[..])
     .fetch_optional(pool)
     .await?;
-    let Some((kind, tenant, key, configured, may, left)) = found else {
+    let Some((kind, tenant, key, configured, may, left, link)) = found else {
         return Ok(None);
     };
     Ok(Some(Session {
@@ -181,6 +182,7 @@ async fn session(pool: &PgPool, digest: [u8; 32]) -> Result<Option<Session>, Fai
         behind: behind(key, configured)?,
         scopes: scopes(&may),
         left: Duration::from_micros(left.max(0).unsigned_abs()),
+        opened_by: link.and_then(|digest| digest.try_into().ok()),
     }))
 }
 

@@ -20,6 +20,7 @@ use super::destinations::{Known, read_destinations};
 use super::failure::Failure;
 use super::fleet::fleet;
 use super::rows::count;
+use super::secrets;
 use super::usage::{self, Question};
 pub(super) use rows::WatchRow;
 use rows::{Passed, passed};
@@ -175,16 +176,18 @@ async fn look(
         })
         .collect();
     let readings = usage::read(connection, &questions, (now, open)).await?;
+    let troubles = secrets::token_troubles(connection, &ids).await?;
     let sight = |(one, backlog): (&Passed, &u32)| {
         let id = DestinationId(one.id);
         let reading = readings.get(&id).zip(found.get(&id));
         let shortfall = reading.and_then(|(reading, destination)| {
             let tenant = (destination.tenant, destination.tenant_max_in_flight);
+            let no_token = troubles.get(&id).is_some_and(|trouble| trouble.stands(now));
             shortfall(
                 &destination.policy,
                 &reading.usage,
                 &reading.backlog,
-                Around::of(fleet, (one.held_for, one.oldest), tenant),
+                Around::of(fleet, (one.held_for, one.oldest), tenant).without_token(no_token),
                 now,
             )
         });

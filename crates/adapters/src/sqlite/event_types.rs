@@ -4,6 +4,7 @@ use async_trait::async_trait;
 use domain::event_types::{EventType, ListedEventType, MAX_TYPES};
 use engine::ports::{
     CatalogError, EventTypeChange, EventTypes, StoreError, WantedEventTypes, catalogue_is_full,
+    has_rules,
 };
 use rusqlite::{Connection, Row, Transaction, params};
 
@@ -44,7 +45,7 @@ const CHANGE: &str = "
 
 const DELETE: &str = "
     -- delete_event_type
-    delete from event_types where name = ?1";
+    delete from event_types where name = ?1 and json_array_length(redact) = 0";
 
 #[async_trait]
 impl EventTypes for SqliteStore {
@@ -136,7 +137,7 @@ fn alter(tx: &Transaction<'_>, name: &str, change: &EventTypeChange) -> Result<E
 
 fn delete(tx: &Transaction<'_>, name: &str) -> Result<(), Fault> {
     match execute(tx, DELETE, [name])? {
-        0 => Err(no_such_type()),
+        0 => read(tx, name).and(Err(has_rules().into())),
         _ => Ok(()),
     }
 }

@@ -17,6 +17,12 @@ use super::fault::Fault;
 use super::rows::{all, execute, first, maybe_time, time, word};
 use super::{SqliteStore, destinations, managers};
 
+const SAME: &str = "
+    -- request_limits: one that is open and says the same
+    select id from limit_requests
+    where tenant_id = ?1 and destination_id = ?2 and state = 'open'
+        and settings = ?3 and note = ?4 and limits_before = ?5";
+
 const REPLACE: &str = "
     -- request_limits: the open one
     delete from limit_requests where destination_id = ?1 and state = 'open'";
@@ -70,7 +76,7 @@ impl LimitRequests for SqliteStore {
         &self,
         tenant: TenantId,
         new: &NewLimitRequest,
-    ) -> Result<(), CatalogError> {
+    ) -> Result<Uuid, CatalogError> {
         let new = new.clone();
         let step = move |tx: &Transaction<'_>, now: Timestamp| ask(tx, now, tenant, &new);
         Ok(self.write(step).await?)
@@ -125,33 +131,34 @@ fn ask(
     now: Timestamp,
     tenant: TenantId,
     new: &NewLimitRequest,
-) -> Result<(), Fault> {
+) -> Result<Uuid, Fault> {
     let json = |settings: &LimitSettings| {
         serde_json::to_string(settings).map_err(|error| StoreError::Unavailable(error.to_string()))
     };
-    let destination = new.destination.to_string();
+    let (tenant, destination) = (tenant.to_string(), new.destination.to_string());
+    let (settings, before) = (json(&new.settings)?, json(&new.before)?);
+    let asked = (&tenant, &destination, &settings, &new.note, &before);
+    if let Some(same) = first(tx, SAME, asked, |row| {
+        word(row, 0, ("limit_requests", "id"))
+    })? {
+        return Ok(same);
+    }
     execute(tx, REPLACE, [&destination])?;
     let row = (
         new.id.to_string(),
-        tenant.to_string(),
+        &tenant,
         &destination,
-        json(&new.settings)?,
+        settings,
         &new.note,
         now.as_micros(),
-        json(&new.before)?,
+        before,
     );
-    match execute(tx, REQUEST, row)? {
-        0 => Err(CatalogError::NotFound("destination").into()),
-        _ => tell(
-            tx,
-            now,
-            (
-                new.id,
-                OperationalType::LimitsRequested,
-                request_details(new.id, &new.settings, &new.note),
-            ),
-        ),
+    if execute(tx, REQUEST, row)? == 0 {
+        return Err(CatalogError::NotFound("destination").into());
     }
+    let details = request_details(new.id, &new.settings, &new.note);
+    tell(tx, now, (new.id, OperationalType::LimitsRequested, details))?;
+    Ok(new.id)
 }
 
 fn grant(

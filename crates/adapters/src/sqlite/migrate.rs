@@ -92,3 +92,49 @@ fn version(connection: &Connection) -> Result<i64, Fault> {
     }
     Ok(found)
 }
+
+#[cfg(test)]
+mod tests {
+    use rusqlite::functions::FunctionFlags;
+    use rusqlite::types::ValueRef;
+
+    use super::*;
+
+    /// To `sqlite3` before 3.45, which many machines have, a null is no valid JSON: 0 where
+    /// later ones say null, which a check takes for a pass. Without the guard nobody there
+    /// could insert a destination.
+    #[test]
+    fn an_older_shell_can_leave_out_what_may_be_null() {
+        let mut connection = Connection::open_in_memory().unwrap();
+        migrate(&mut connection).unwrap();
+        let flags = FunctionFlags::SQLITE_DETERMINISTIC | FunctionFlags::SQLITE_INNOCUOUS;
+        let as_before =
+            |context: &rusqlite::functions::Context<'_>| Ok(context.get_raw(0) != ValueRef::Null);
+        (connection.create_scalar_function("json_valid", 1, flags, as_before)).unwrap();
+        let tenant = "00000000-0000-0000-0000-000000000001";
+        let insert = "insert into destinations (id, tenant_id, url) values ('a', ?1, 'https://a')";
+        connection.execute(insert, [tenant]).unwrap();
+        let insert = "insert into destinations (id, tenant_id, url, filter)
+            values ('b', ?1, 'https://b', null)";
+        connection.execute(insert, [tenant]).unwrap();
+    }
+
+    /// Of any column of any table, also of those that are yet to come.
+    #[test]
+    fn what_may_be_null_is_asked_for_null_first() {
+        let mut checks = 0;
+        for (version, migration) in MIGRATIONS {
+            for (at, call) in migration.match_indices("json_valid(") {
+                let (before, after) = migration.split_at(at);
+                let (column, _) = after[call.len()..].split_once(')').unwrap();
+                let declared = before.rfind(&format!("\n    {column} ")).unwrap();
+                let (declared, _) = before[declared + 1..].split_once('\n').unwrap();
+                let guard = format!("{column} is null or ");
+                let is_safe = declared.contains("not null") || before.ends_with(&guard);
+                assert!(is_safe, "migration {version}: {guard}json_valid({column})");
+                checks += 1;
+            }
+        }
+        assert!(checks > 0);
+    }
+}

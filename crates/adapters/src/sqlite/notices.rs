@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use domain::ids::{NoticeAddressId, TenantId};
-use domain::notices::{Digest, Line, NoticeAddress, notices};
+use domain::notices::{Digest, Line, NoticeAddress, NoticeForm, notices};
 use domain::operations::{OperationalEvent, OperationalScope};
 use domain::time::Timestamp;
 use engine::ports::{
@@ -64,7 +64,8 @@ const DUE: &str = "
     select id, tenant_id, scope, form, shown, event_types, every_seconds, key_id, sealed,
         failures, lease
     from notice_addresses a indexed by notice_addresses_due
-    where not_before <= ?1 and exists (select 1 from notices n where n.address_id = a.id)
+    where not_before <= ?1 and form in (select value from json_each(?2))
+        and exists (select 1 from notices n where n.address_id = a.id)
     order by not_before limit 1";
 
 const CLAIM: &str = "
@@ -126,8 +127,15 @@ const DROP: &str = "
 
 #[async_trait]
 impl Notices for SqliteStore {
-    async fn claim_digest(&self, lease: Duration) -> Result<Option<ClaimedDigest>, StoreError> {
-        Ok(self.write(move |tx, now| claim(tx, now, lease)).await?)
+    async fn claim_digest(
+        &self,
+        forms: &[NoticeForm],
+        lease: Duration,
+    ) -> Result<Option<ClaimedDigest>, StoreError> {
+        let forms: Vec<&str> = forms.iter().map(|form| form.as_str()).collect();
+        let forms = serde_json::json!(forms).to_string();
+        let step = move |tx: &Transaction<'_>, now: Timestamp| claim(tx, now, &forms, lease);
+        Ok(self.write(step).await?)
     }
 
     async fn digest_told(&self, lease: DigestLease) -> Result<(), StoreError> {
@@ -146,14 +154,16 @@ impl Notices for SqliteStore {
         };
         Ok(self.write(step).await?)
     }
+}
 
-    async fn drop_notices(&self, kept: Duration, limit: u32) -> Result<u32, StoreError> {
-        let step = move |tx: &Transaction<'_>, now: Timestamp| {
-            let dropped = execute(tx, DROP, ((now - kept).as_micros(), limit))?;
-            Ok(u32::try_from(dropped).unwrap_or(u32::MAX))
-        };
-        Ok(self.write(step).await?)
-    }
+pub(super) fn drop_old(
+    tx: &Transaction<'_>,
+    now: Timestamp,
+    kept: Duration,
+    limit: u32,
+) -> Result<u32, Fault> {
+    let dropped = execute(tx, DROP, ((now - kept).as_micros(), limit))?;
+    Ok(u32::try_from(dropped).unwrap_or(u32::MAX))
 }
 
 /// Leaves a notice of these for each address that is told.
@@ -237,9 +247,10 @@ pub(super) fn remove(
 fn claim(
     tx: &Transaction<'_>,
     now: Timestamp,
+    forms: &str,
     lease: Duration,
 ) -> Result<Option<ClaimedDigest>, Fault> {
-    let Some(mut claimed) = first(tx, DUE, [now.as_micros()], due)? else {
+    let Some(mut claimed) = first(tx, DUE, (now.as_micros(), forms), due)? else {
         return Ok(None);
     };
     let id = claimed.address.id.to_string();

@@ -45,6 +45,12 @@ impl Operations for SqliteStore {
             .write(move |tx, now| operations::trim(tx, now, kept, limit))
             .await?)
     }
+
+    async fn drop_notices(&self, kept: Duration, limit: u32) -> Result<u32, StoreError> {
+        Ok(self
+            .write(move |tx, now| notices::drop_old(tx, now, kept, limit))
+            .await?)
+    }
 }
 
 #[async_trait]

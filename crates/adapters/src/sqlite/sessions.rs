@@ -35,7 +35,8 @@ const BEGIN: &str = "
 const SESSION: &str = "
     -- session
     select s.kind, s.tenant_id, s.key_id, s.configured_digest, s.may_ingest, s.may_manage,
-        s.may_read, s.may_admin, s.may_platform, s.may_read_payloads, s.expires_at
+        s.may_read, s.may_admin, s.may_platform, s.may_read_payloads, s.expires_at,
+        s.link_digest
     from sessions s
     where s.digest = ?1 and s.expires_at > ?2
         and (s.key_id is null or exists (
@@ -192,6 +193,7 @@ fn session(row: &Row<'_>, now: Timestamp) -> Result<Session, Fault> {
         behind,
         scopes,
         left: time(row, 10)?.since(now),
+        opened_by: row.get(11)?,
     })
 }
 

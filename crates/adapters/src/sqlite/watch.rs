@@ -15,6 +15,7 @@ use super::admit;
 use super::fault::Fault;
 use super::fleet::fleet;
 use super::rows::{all, execute, first};
+use super::secrets;
 use super::sweep::Hops;
 use rows::Passed;
 pub(super) use rows::alerts;
@@ -221,8 +222,11 @@ fn look(
         }
     }
     let reading = admit::reading(tx, now, passed.id)?;
+    let trouble = secrets::token_trouble(tx, passed.id)?;
+    let no_token = trouble.is_some_and(|trouble| trouble.stands(now));
     let shortfall = reading.and_then(|reading| {
-        let around = Around::of(fleet, (passed.held_for, passed.oldest), reading.tenant);
+        let around = Around::of(fleet, (passed.held_for, passed.oldest), reading.tenant)
+            .without_token(no_token);
         shortfall(
             &reading.policy,
             &reading.usage,

@@ -35,6 +35,8 @@ pub enum Shortfall {
     Tenant,
     /// The workers have no room, or there is no worker.
     Places,
+    /// It is let in by an access token, and gets none.
+    NoToken,
     /// Smart delivery has lowered its limit, and it gets what that allows.
     Smart,
     /// Permits are out, and no worker claims them in time.
@@ -45,13 +47,14 @@ pub enum Shortfall {
 
 impl Shortfall {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Asked,
         Self::Refused,
         Self::Breaker,
         Self::Concurrency,
         Self::Tenant,
         Self::Places,
+        Self::NoToken,
         Self::Smart,
         Self::Unclaimed,
         Self::Unscheduled,
@@ -67,6 +70,7 @@ impl Shortfall {
             Self::Concurrency => "concurrency",
             Self::Tenant => "tenant",
             Self::Places => "places",
+            Self::NoToken => "no_token",
             Self::Smart => "smart",
             Self::Unclaimed => "unclaimed",
             Self::Unscheduled => "unscheduled",
@@ -102,6 +106,9 @@ pub struct Around {
     pub no_places: bool,
     /// Its tenant's `max_in_flight` are under way.
     pub tenant_is_full: bool,
+    /// A worker said lately that it gets no access token, and puts it off until one is
+    /// asked for again.
+    pub no_token: bool,
     /// Since when the first of what is due waits, if that is known: from then
     /// on it had something to start all the time.
     pub waits_since: Option<Timestamp>,
@@ -122,8 +129,15 @@ impl Around {
             held_for,
             no_places: fleet.places <= fleet.outstanding,
             tenant_is_full: most.is_some_and(|most| under_way >= most),
+            no_token: false,
             waits_since,
         }
+    }
+
+    /// The same, where it has no access token.
+    #[must_use]
+    pub const fn without_token(self, no_token: bool) -> Self {
+        Self { no_token, ..self }
     }
 }
 
@@ -157,9 +171,10 @@ pub fn shortfall(
         return None;
     }
     // Of what lasts longer.
-    let places = deferred && usage.deferred_until > usage.held_until;
+    let put_off = deferred && usage.deferred_until > usage.held_until;
     Some(match around.held_for {
-        _ if places => Shortfall::Places,
+        _ if put_off && around.no_token => Shortfall::NoToken,
+        _ if put_off => Shortfall::Places,
         Some(reason) if held => reason.into(),
         // Somebody holds it by hand.
         None if held => Shortfall::Asked,

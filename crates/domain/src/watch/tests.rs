@@ -213,6 +213,18 @@ fn a_shortfall_has_its_reason() {
     around.tenant_is_full = true;
     let full = shortfall(&policy, &some, &DUE, around, NOW);
     assert_eq!(full, Some(Shortfall::Tenant), "whose places these are");
+    let put_off = Usage {
+        deferred_until: Some(NOW + Duration::from_secs(10)),
+        ..Usage::default()
+    };
+    for (no_token, word) in [(false, Shortfall::Places), (true, Shortfall::NoToken)] {
+        let around = Around::default().without_token(no_token);
+        let found = shortfall(&policy, &put_off, &DUE, around, NOW);
+        assert_eq!(found, Some(word));
+        // What puts nothing off is no reason.
+        let found = shortfall(&policy, &some, &DUE, around, NOW);
+        assert_eq!(found, Some(Shortfall::Unclaimed));
+    }
     for word in Shortfall::ALL {
         assert_eq!(word.as_str().parse(), Ok(word));
     }

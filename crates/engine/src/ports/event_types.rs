@@ -34,7 +34,8 @@ pub trait EventTypes: Send + Sync {
         change: &EventTypeChange,
     ) -> Result<EventType, CatalogError>;
 
-    /// Deletes one, with its rules: what payloads of it keep to themselves is shown then.
+    /// Deletes one. A `Conflict` where it has rules ([`has_rules`]): without them its
+    /// payloads would be shown whole again.
     async fn delete_event_type(&self, name: &str) -> Result<(), CatalogError>;
 }
 
@@ -63,6 +64,14 @@ pub struct EventTypeChange {
     pub redact: Option<Vec<String>>,
     /// Whether it is archived.
     pub archived: Option<bool>,
+}
+
+/// Why a type cannot be deleted.
+#[must_use]
+pub fn has_rules() -> CatalogError {
+    let problem = "its `redact` keeps parts of payloads from being shown, and would be gone \
+        with it: archive the type, or set `redact` to [] first";
+    CatalogError::Conflict(problem.to_owned())
 }
 
 /// Why no type can be added to the catalogue.

@@ -14,12 +14,13 @@ use super::error::CatalogError;
 #[async_trait]
 pub trait LimitRequests: Send + Sync {
     /// Asks for limits of one of the tenant's destinations. An open request for
-    /// it is replaced.
+    /// it is replaced; one that says the same stays as it is, and nobody is told of it
+    /// again. Returns the id of the one that is open then.
     async fn request_limits(
         &self,
         tenant: TenantId,
         new: &NewLimitRequest,
-    ) -> Result<(), CatalogError>;
+    ) -> Result<Uuid, CatalogError>;
 
     /// Up to `limit` requests, the open ones first and then the newest: of one
     /// tenant, or of all.

@@ -20,11 +20,15 @@ use super::vault::{Place, Sealed, SealedKind};
 /// forgotten, whoever dies. A notice stays until [`Notices::digest_told`].
 #[async_trait]
 pub trait Notices: Send + Sync {
-    /// The digest of one address that has notices and is due: at most
+    /// The digest of one address of these forms that has notices and is due: at most
     /// [`MAX_DIGEST`] of the oldest. For `lease` it is nobody else's; who dies
     /// with it, or comes later than that, leaves it to the next claim, and what
     /// was sent is sent again. `None` where nobody is due.
-    async fn claim_digest(&self, lease: Duration) -> Result<Option<ClaimedDigest>, StoreError>;
+    async fn claim_digest(
+        &self,
+        forms: &[NoticeForm],
+        lease: Duration,
+    ) -> Result<Option<ClaimedDigest>, StoreError>;
 
     /// It has been sent: its notices are over, and the address's next message
     /// is due after the time that it asks for. Does nothing where the lease is
@@ -35,15 +39,14 @@ pub trait Notices: Send + Sync {
     /// what has come since. Does nothing where the lease is another's by now.
     async fn digest_untold(&self, lease: DigestLease, again_in: Duration)
     -> Result<(), StoreError>;
-
-    /// Drops up to `limit` notices that have waited for longer than `kept`. How
-    /// many.
-    async fn drop_notices(&self, kept: Duration, limit: u32) -> Result<u32, StoreError>;
 }
 
 /// Carries a message.
 #[async_trait]
 pub trait Post: Send + Sync {
+    /// What it can carry: nothing of another form may be given to it.
+    fn forms(&self) -> Vec<NoticeForm>;
+
     /// Once, within a bounded time, and never again by itself. After an error
     /// it may have arrived all the same.
     async fn send(&self, to: &PostTo, message: &Written) -> Result<(), Unsent>;

@@ -45,6 +45,10 @@ pub trait Operations: Send + Sync {
     /// Deletes operational events that were relayed and are older than `kept`,
     /// the oldest first, at most `limit`. How many.
     async fn trim_operational_events(&self, kept: Duration, limit: u32) -> Result<u32, StoreError>;
+
+    /// Drops up to `limit` notices that have waited for longer than `kept`, the oldest
+    /// first. How many.
+    async fn drop_notices(&self, kept: Duration, limit: u32) -> Result<u32, StoreError>;
 }
 
 /// What the API and the command line ask of a store about operations. Every

@@ -9,7 +9,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use domain::credentials::{CertificateFacts, Malformed, OAuthFacts};
+use domain::credentials::{CertificateFacts, Malformed, OAuthFacts, TROUBLE_STANDS};
 use domain::ids::{DestinationId, SecretId, TenantId};
 use domain::signature::SecretKind;
 use domain::time::Timestamp;
@@ -169,6 +169,14 @@ pub struct TokenTrouble {
     pub words: String,
     /// When a worker last said so.
     pub at: Timestamp,
+}
+
+impl TokenTrouble {
+    /// Whether it was said lately.
+    #[must_use]
+    pub fn stands(&self, now: Timestamp) -> bool {
+        now.since(self.at) < TROUBLE_STANDS
+    }
 }
 
 /// A secret, as people may see it.

@@ -110,4 +110,6 @@ pub struct Session {
     pub scopes: Scopes,
     /// How long it is good for yet.
     pub left: Duration,
+    /// The digest of the link that opened it.
+    pub opened_by: Option<[u8; 32]>,
 }

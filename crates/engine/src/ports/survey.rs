@@ -2,7 +2,6 @@
 
 use async_trait::async_trait;
 use domain::admission::{Backlog, Usage};
-use domain::credentials::TROUBLE_STANDS;
 use domain::destination::DestinationState;
 use domain::explain::Circumstances;
 use domain::health::HoldReason;
@@ -143,7 +142,7 @@ impl Surveyed {
     /// Why it has no access token, if a worker has said so lately.
     fn no_token(&self, now: Timestamp) -> Option<&str> {
         let trouble = self.token_trouble.as_ref();
-        let trouble = trouble.filter(|trouble| now.since(trouble.at) < TROUBLE_STANDS);
+        let trouble = trouble.filter(|trouble| trouble.stands(now));
         trouble.map(|trouble| trouble.words.as_str())
     }
 
@@ -152,6 +151,7 @@ impl Surveyed {
     pub fn around(&self, fleet: &Fleet, waits_since: Option<Timestamp>) -> Around {
         let tenant = (self.tenant, self.tenant_max_in_flight);
         Around::of(fleet, (self.held_for, waits_since), tenant)
+            .without_token(self.no_token(fleet.now).is_some())
     }
 }
 

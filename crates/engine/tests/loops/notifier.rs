@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use domain::notices::KEPT;
 use engine::notifier::{Notifier, NotifierOptions};
 use engine::ports::{Operations, RelayedOperations, StoreError, Wake, WatchRules, Watched};
 
@@ -14,6 +15,8 @@ use crate::support::{Event, World, destination, ms, settle, store_away};
 struct FakeOperations {
     answers: Mutex<Vec<Result<RelayedOperations, StoreError>>>,
     asked: Mutex<Vec<&'static str>>,
+    /// What comes of the next steps of the watch, the last one first.
+    watched: Mutex<Vec<Watched>>,
 }
 
 impl FakeOperations {
@@ -40,12 +43,18 @@ impl Operations for FakeOperations {
 
     async fn watch(&self, _rules: &WatchRules) -> Result<Watched, StoreError> {
         self.note("watch");
-        Err(store_away())
+        self.watched.lock().unwrap().pop().ok_or_else(store_away)
     }
 
     async fn trim_operational_events(&self, kept: Duration, limit: u32) -> Result<u32, StoreError> {
         assert_eq!((kept, limit), (ms(5), 7));
         self.note("trim");
+        Ok(0)
+    }
+
+    async fn drop_notices(&self, kept: Duration, limit: u32) -> Result<u32, StoreError> {
+        assert_eq!((kept, limit), (KEPT, 1_000));
+        self.note("drop");
         Ok(0)
     }
 }
@@ -76,6 +85,7 @@ async fn a_tick_relays_all_there_is_and_wakes_whom_it_is_for() {
         watch: WatchRules::default(),
         kept: ms(5),
         trimmed: 7,
+        ..NotifierOptions::default()
     };
     let notifier = Notifier::new(operations.clone(), world.schedule.clone(), options);
     let running = tokio::spawn(notifier.run(world.shutdown.clone()));
@@ -100,6 +110,26 @@ async fn a_tick_relays_all_there_is_and_wakes_whom_it_is_for() {
     });
     let wake = |number| Wake::now(destination(number));
     assert_eq!(wakes, [vec![wake(4), wake(5)], vec![wake(4)]]);
+}
+
+/// In one process, and not each second.
+#[tokio::test]
+async fn old_notices_go_once_in_a_round_of_the_watch() {
+    let world = World::new();
+    let operations = Arc::new(FakeOperations::default());
+    let step = |stepped, more| Watched {
+        stepped,
+        more,
+        ..Watched::default()
+    };
+    *operations.watched.lock().unwrap() =
+        vec![step(true, false), step(false, false), step(true, true)];
+    let options = NotifierOptions::default();
+    let notifier = Notifier::new(operations.clone(), world.schedule.clone(), options);
+    for asked in [&["watch"][..], &["watch"], &["watch", "drop"]] {
+        notifier.watch().await.unwrap();
+        assert_eq!(operations.asked(), asked);
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -8,7 +8,7 @@ use kube::runtime::controller::Action;
 use operator::FINALIZER;
 use serde_json::json;
 
-use super::world::{World, is, secret, spec};
+use super::world::{World, is, secret, secrets, spec};
 
 #[tokio::test]
 async fn a_resource_gets_its_destination() {
@@ -104,6 +104,50 @@ async fn another_secret_is_rotated_in_once() {
         now, "whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
         "without its line's end"
     );
+}
+
+/// A client certificate and an OAuth2 client, each from its Secret: shown, changed when
+/// the Secret is, kept where it is missing, and removed with the field.
+#[tokio::test]
+async fn what_its_secrets_hold_is_shown() {
+    let world = World::new();
+    world.settle().await;
+    world.paceline.done();
+    let shown = || world.paceline.rows().rows[0].shown.clone();
+    let mut spec_of_both = spec(5);
+    spec_of_both["clientCertificateRef"] = json!({ "name": "shop-tls" });
+    spec_of_both["oauth2"] = json!({
+        "tokenUrl": "https://login.example/token", "clientId": "paceline",
+        "clientSecretRef": { "name": "shop-login" }, "scopes": ["hooks"],
+    });
+    world.apply(spec_of_both.clone());
+    world.look().await.unwrap();
+    assert_eq!(world.paceline.done(), [""; 0]);
+    let message = world.status()["conditions"][1]["message"].clone();
+    assert_eq!(message, "there is no Secret shop-tls");
+    let tls = |key| secrets("shop-tls", json!({ "tls.crt": "chain\n", "tls.key": key }));
+    world.cluster.put("secrets", tls("key"));
+    let login = secrets("shop-login", json!({ "secret": "s3cret" }));
+    world.cluster.put("secrets", login);
+    world.look().await.unwrap();
+    world.look().await.unwrap();
+    assert_eq!(world.paceline.done(), ["show"], "once");
+    let login = "paceline with s3cret at https://login.example/token";
+    assert_eq!(shown(), format!("chain and key; {login}"));
+    world.cluster.put("secrets", tls("another"));
+    world.look().await.unwrap();
+    assert_eq!(shown(), format!("chain and another; {login}"));
+    world.cluster.remove("secrets", "shop-tls");
+    world.look().await.unwrap();
+    assert_eq!(world.paceline.done(), ["show"]);
+    assert_eq!(world.condition("Synced"), is("False", "SecretMissing"));
+    world.apply(spec(5));
+    world.look().await.unwrap();
+    assert_eq!(
+        (world.paceline.done(), shown()),
+        (vec!["show".to_owned()], String::new())
+    );
+    assert_eq!(world.condition("Synced"), is("True", "Synced"));
 }
 
 /// And the next of its name goes on with it.

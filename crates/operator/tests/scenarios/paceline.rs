@@ -7,7 +7,9 @@ use domain::destination::DestinationState;
 use domain::filter::Filter;
 use domain::health::Breaker;
 use domain::ids::DestinationId;
-use operator::destinations::{Destinations, Glance, Observed, Owner, Refusal, Row, Stored, Wanted};
+use operator::destinations::{
+    Credentials, Destinations, Glance, Observed, Owner, Refusal, Row, Secrets, Stored, Wanted,
+};
 use secrecy::{ExposeSecret, SecretString};
 use uuid::Uuid;
 
@@ -32,6 +34,8 @@ pub(crate) struct Kept {
     pub(crate) resource: Option<String>,
     pub(crate) uid: Option<String>,
     pub(crate) secret: String,
+    /// What it shows to be let in, in words.
+    pub(crate) shown: String,
 }
 
 impl Paceline {
@@ -61,10 +65,12 @@ impl Paceline {
                 limits: Default::default(),
                 state: DestinationState::Active,
                 signs: true,
+                shows: true,
             },
             resource: None,
             uid: None,
             secret: String::new(),
+            shown: String::new(),
         });
         id
     }
@@ -95,9 +101,29 @@ fn set(row: &mut Row, wanted: &Wanted) {
     row.state = wanted.state_after(row.state);
 }
 
+/// In words: the certificate and its key, and what tokens are asked for with.
+fn shown(credentials: &Credentials) -> String {
+    let certificate = credentials.client_certificate.as_ref().map(|one| {
+        let (certificate, key) = (
+            one.certificate.expose_secret(),
+            one.private_key.expose_secret(),
+        );
+        format!("{certificate} and {key}")
+    });
+    let client = credentials.oauth2.as_ref().map(|one| {
+        let (url, id) = (&one.facts.token_url, &one.facts.client_id);
+        format!("{id} with {} at {url}", one.secret.expose_secret())
+    });
+    Vec::from_iter(certificate.into_iter().chain(client)).join("; ")
+}
+
 #[async_trait]
 impl Destinations for Paceline {
-    async fn look(&self, owner: &Owner, secret: Option<&SecretString>) -> Result<Stored, Refusal> {
+    async fn look(
+        &self,
+        owner: &Owner,
+        wanted: Option<(&Wanted, &Secrets)>,
+    ) -> Result<Stored, Refusal> {
         let mut rows = self.up()?;
         rows.looks += 1;
         let of_resource = |kept: &&Kept| kept.resource.as_ref() == Some(&owner.resource);
@@ -107,7 +133,9 @@ impl Destinations for Paceline {
             return Ok(Stored::Absent);
         };
         let mut row = kept.row.clone();
-        row.signs = secret.is_some_and(|secret| secret.expose_secret() == kept.secret);
+        let secrets = wanted.map(|(_, secrets)| secrets);
+        row.signs = secrets.is_some_and(|one| one.signing.expose_secret() == kept.secret);
+        row.shows = secrets.is_some_and(|one| shown(&one.credentials) == kept.shown);
         Ok(match (&kept.resource, &kept.uid) {
             (None, _) => Stored::Unmanaged { id: row.id },
             (_, None) => Stored::Released(row),
@@ -123,7 +151,7 @@ impl Destinations for Paceline {
         &self,
         owner: &Owner,
         wanted: &Wanted,
-        secret: &SecretString,
+        secrets: &Secrets,
     ) -> Result<DestinationId, Refusal> {
         let mut rows = self.up()?;
         if wanted.url.contains("refused") {
@@ -141,13 +169,15 @@ impl Destinations for Paceline {
             limits: Default::default(),
             state: DestinationState::Active,
             signs: true,
+            shows: true,
         };
         set(&mut row, wanted);
         rows.rows.push(Kept {
             row,
             resource: Some(owner.resource.clone()),
             uid: Some(owner.uid.clone()),
-            secret: secret.expose_secret().to_owned(),
+            secret: secrets.signing.expose_secret().to_owned(),
+            shown: shown(&secrets.credentials),
         });
         rows.done.push("create".to_owned());
         Ok(id)
@@ -183,6 +213,18 @@ impl Destinations for Paceline {
         let mut rows = self.up()?;
         rows.held(owner, id)?.secret = secret.expose_secret().to_owned();
         rows.done.push("rotate".to_owned());
+        Ok(())
+    }
+
+    async fn show(
+        &self,
+        owner: &Owner,
+        id: DestinationId,
+        credentials: &Credentials,
+    ) -> Result<(), Refusal> {
+        let mut rows = self.up()?;
+        rows.held(owner, id)?.shown = shown(credentials);
+        rows.done.push("show".to_owned());
         Ok(())
     }
 

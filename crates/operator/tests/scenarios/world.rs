@@ -56,11 +56,18 @@ pub(crate) fn resource(spec: Value) -> Value {
 }
 
 pub(crate) fn secret(text: &str) -> Value {
+    secrets("shop-signing", json!({ "secret": text }))
+}
+
+/// A Secret with these texts.
+pub(crate) fn secrets(name: &str, mut texts: Value) -> Value {
     use base64::Engine;
-    let data = base64::engine::general_purpose::STANDARD.encode(text);
+    for value in texts.as_object_mut().unwrap().values_mut() {
+        *value = json!(base64::engine::general_purpose::STANDARD.encode(text(value)));
+    }
     json!({
         "apiVersion": "v1", "kind": "Secret",
-        "metadata": { "name": "shop-signing" }, "data": { "secret": data },
+        "metadata": { "name": name }, "data": texts,
     })
 }
 

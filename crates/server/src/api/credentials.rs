@@ -151,7 +151,7 @@ impl From<SetOAuth2> for ClientDraft {
 
 /// An object or `null`; or a problem that does not repeat what it was: somebody may have
 /// put the key or the secret itself there.
-pub(super) fn hidden<'de, T, D>(deserializer: D) -> Result<Option<T>, D::Error>
+fn hidden<'de, T, D>(deserializer: D) -> Result<Option<T>, D::Error>
 where
     T: Deserialize<'de>,
     D: Deserializer<'de>,

@@ -15,7 +15,7 @@ use uuid::Uuid;
 
 use super::body::JsonBody;
 use super::credentials::{
-    ClientCertificate, OAuth2, SetClientCertificate, SetOAuth2, hidden, present_hidden,
+    ClientCertificate, OAuth2, SetClientCertificate, SetOAuth2, present_hidden,
 };
 use super::limits::{
     Effective, Limits, LimitsPatch, not_null, object, periods, present, present_object,
@@ -93,17 +93,22 @@ pub struct CreateDestination {
     #[serde(default, deserialize_with = "not_null")]
     #[schema(value_type = String)]
     pub secret: Option<Hidden>,
-    /// Headers to add to its requests. Answers show their names only.
-    #[serde(default)]
-    #[schema(value_type = HashMap<String, String>)]
-    pub headers: Headers,
-    /// What its connections show to be let in. Answers show no key.
-    #[serde(default, deserialize_with = "hidden")]
-    pub client_certificate: Option<SetClientCertificate>,
+    /// Headers to add to its requests. Answers show their names only. Of one that is
+    /// there: left out, they stay; `null` or `{}` removes them.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Option<HashMap<String, String>>)]
+    pub headers: Option<Option<Headers>>,
+    /// What its connections show to be let in. Answers show no key. Of one that is there:
+    /// left out, it stays; `null` removes it.
+    #[serde(default, deserialize_with = "present_hidden")]
+    #[schema(value_type = Option<SetClientCertificate>)]
+    pub client_certificate: Option<Option<SetClientCertificate>>,
     /// How it gets the tokens by which it is let in. Answers show no secret, and no token.
-    /// Not beside a header `authorization`.
-    #[serde(default, deserialize_with = "hidden")]
-    pub oauth2: Option<SetOAuth2>,
+    /// Not beside a header `authorization`. Of one that is there: left out, it stays;
+    /// `null` removes it.
+    #[serde(default, deserialize_with = "present_hidden")]
+    #[schema(value_type = Option<SetOAuth2>)]
+    pub oauth2: Option<Option<SetOAuth2>>,
 }
 
 /// What to change: what is absent stays, `null` clears what can be cleared.
@@ -325,9 +330,9 @@ impl From<CreateDestination> for DestinationDraft {
                 own: body.secret,
                 kind: None,
             },
-            headers: body.headers.0,
-            client_certificate: body.client_certificate.map(Into::into),
-            oauth2: body.oauth2.map(Into::into),
+            headers: (body.headers).map(|headers| headers.unwrap_or_default().0),
+            client_certificate: (body.client_certificate).map(|one| one.map(Into::into)),
+            oauth2: body.oauth2.map(|one| one.map(Into::into)),
         }
     }
 }
@@ -427,7 +432,9 @@ pub(super) async fn show(
 
 /// Create the destination that you call so, or make it into this one.
 ///
-/// Repeating it changes nothing. One that is there keeps its state and its secrets.
+/// Repeating it changes nothing. One that is there keeps its state, its secrets, and what
+/// is never shown again and not named here: headers, client certificate, OAuth2 client.
+/// Everything else that is left out is as of a new one.
 #[utoipa::path(put, path = "/v1/destinations/{id}", operation_id = "put_destination",
     tag = "destinations", security(("key" = ["manage"])),
     params(("id" = String, Path, description = "What you call it: its `external_id`.")),

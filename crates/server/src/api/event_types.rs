@@ -255,8 +255,8 @@ pub(super) async fn change(
     Ok(Json(changed.try_into()?))
 }
 
-/// Forget what is said of a type, its pointers included: what its payloads keep to
-/// themselves is shown then. To keep them, archive it.
+/// Forget what is said of a type. One that has pointers is refused, since its payloads
+/// would be shown whole again: archive it, or set `redact` to `[]` first.
 #[utoipa::path(delete, path = "/v1/event-types/{name}", operation_id = "delete_event_type",
     tag = "event types", security(("key" = ["admin"])),
     params(("name" = String, Path)), responses(

@@ -118,7 +118,7 @@ pub struct StretchReport {
     #[schema(format = DateTime)]
     pub until: String,
     /// `concurrency`, `asked`, `refused` or `breaker` (a hold), `places` (no
-    /// worker, or none with room), `smart`, `tenant`, `unclaimed`, `unscheduled`.
+    /// worker, or none with room), `smart`, `tenant`, `no_token`, `unclaimed`, `unscheduled`.
     pub reason: &'static str,
     /// What started in it.
     pub starts: u64,

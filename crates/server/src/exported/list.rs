@@ -94,7 +94,7 @@ pub const METRICS: &[Metric] = &[
     of(Scheduler, Counter, "paceline_operational_events_relayed_total", "News that were handed to operational destinations"),
     of(Worker, Counter, "paceline_notices_told_total", "News that people were told, by mail or in a chat"),
     of(Worker, Counter, "paceline_notices_failed_total", "Messages to people that could not be sent, and will be again"),
-    of(Worker, Counter, "paceline_notices_dropped_total", "News that people could not be told for a day"),
+    of(Scheduler, Counter, "paceline_notices_dropped_total", "News that people could not be told for a day"),
     of(Scheduler, Counter, "paceline_watch_looks_total", "Destinations that the watch looked at"),
     of(Scheduler, Gauge, "paceline_survey_timestamp_seconds", "When the last survey ended, by the store's clock"),
     of(Scheduler, Gauge, "paceline_backlog_attempts", "Attempts that wait"),

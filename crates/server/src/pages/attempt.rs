@@ -1,13 +1,14 @@
 //! One attempt: its request beside its response.
 //!
 //! Requests are not kept. What is ours in them follows from what is: so it is
-//! put together by the function that sends it. What the destination adds may be
+//! put together by the function that sends it, and signed by the one that signs. What the destination adds may be
 //! a password, and is named only. What the event carries is read where it is kept, by
 //! those who may.
 
 use adapters::http::{OwnHeaders, SignatureNames};
 use axum::extract::{Path, State};
 use axum::response::Html;
+use domain::access::Scope;
 use domain::ids::AttemptId;
 use domain::signature::HeaderPrefix;
 use engine::ports::Requested;
@@ -20,6 +21,7 @@ use super::frame::{Frame, rendered};
 use super::refused::Refused;
 use super::visitor::Visitor;
 use super::words::{self, NONE};
+use crate::service::sent::SentSignature;
 use crate::service::{Described, ServiceError};
 
 #[derive(askama::Template)]
@@ -33,6 +35,8 @@ struct Page {
     bytes: String,
     in_batch: bool,
     headers: Vec<(String, String)>,
+    /// A secret that has ended since may have signed as well.
+    is_part: bool,
     /// What its event carries, for who may see it.
     payload: Option<String>,
     /// What is said of it.
@@ -62,13 +66,18 @@ pub(super) async fn show(
         Some(_) => payload(&service, &visitor, found.attempt.event).await?,
         None => (None, ""),
     };
+    let signature = match visitor.may(Scope::ReadPayloads) && started.is_some() {
+        true => service.sent_signature(&found).await?,
+        false => SentSignature::Unknown("hidden"),
+    };
     rendered(&Page {
         frame: Frame::of(&pages, &visitor, ("Attempt", "/dashboard")).await?,
         headers: headers(
             &found,
             described.as_ref(),
-            pages.0.signature.signature_prefix,
+            (pages.0.signature.signature_prefix, &signature),
         ),
+        is_part: matches!(signature, SentSignature::Part(_)),
         started: started.map_or(NONE.to_owned(), words::time),
         payload,
         about_payload,
@@ -91,7 +100,7 @@ fn name(found: &Requested, described: Option<&Described>) -> String {
 fn headers(
     found: &Requested,
     described: Option<&Described>,
-    prefix: HeaderPrefix,
+    (prefix, signature): (HeaderPrefix, &SentSignature),
 ) -> Vec<(String, String)> {
     let Some(claimed_at) = found.claimed_at else {
         return Vec::new();
@@ -120,7 +129,11 @@ fn headers(
             (name.to_string(), words)
         })
         .collect();
-    shown.push((names.signature.to_string(), "not kept".to_owned()));
+    let signature = match signature {
+        SentSignature::Whole(value) | SentSignature::Part(value) => value.clone(),
+        SentSignature::Unknown(why) => (*why).to_owned(),
+    };
+    shown.push((names.signature.to_string(), signature));
     let added = described.map(|one| &one.shown);
     let names = added.into_iter().flat_map(|one| &one.header_names);
     shown.extend(names.map(|name| (name.clone(), "hidden".to_owned())));
@@ -167,8 +180,10 @@ mod tests {
 
     #[test]
     fn a_request_is_shown_as_it_was_sent_and_its_secrets_are_not() {
+        let signature = SentSignature::Whole("v1,abc".to_owned());
         for prefix in HeaderPrefix::ALL {
-            let shown = headers(&requested(Some(1_999), false), None, prefix);
+            let of = (prefix, &signature);
+            let shown = headers(&requested(Some(1_999), false), None, of);
             let value = |name: &str| {
                 let found = shown.iter().find(|(known, _)| known == name);
                 found.map(|(_, value)| value.as_str())
@@ -176,23 +191,25 @@ mod tests {
             let signed = |name: &str| value(&format!("{prefix}{name}"));
             assert_eq!(signed("id"), Some("00000000-0000-0000-0000-000000000001"));
             assert_eq!(signed("timestamp"), Some("1"));
-            assert_eq!(signed("signature"), Some("not kept"));
+            assert_eq!(signed("signature"), Some("v1,abc"));
             assert_eq!(value("paceline-try"), Some("3"));
             assert_eq!(value("content-length"), Some("12"));
             let begins = shown
                 .iter()
                 .filter(|(name, _)| name.starts_with(prefix.as_str()));
             assert_eq!((begins.count(), shown.len()), (3, 7));
-            assert!(headers(&requested(None, false), None, prefix).is_empty());
+            assert!(headers(&requested(None, false), None, of).is_empty());
         }
     }
 
     #[test]
     fn what_belongs_to_a_batch_is_not_made_up() {
         for prefix in HeaderPrefix::ALL {
-            let shown = headers(&requested(Some(1_000), true), None, prefix);
+            let of = (prefix, &SentSignature::Unknown("of the batch"));
+            let shown = headers(&requested(Some(1_000), true), None, of);
             let unknown = shown.iter().filter(|(_, value)| value == "not kept");
-            assert_eq!(unknown.count(), 4, "{shown:?}");
+            assert_eq!(unknown.count(), 3, "{shown:?}");
+            assert!(shown.iter().any(|(_, value)| value == "of the batch"));
         }
     }
 }

@@ -309,9 +309,9 @@ async fn created(
             kind: None,
         },
         handshake: Handshake::default(),
-        headers: headers(fields)?,
-        client_certificate: certificate(fields),
-        oauth2: form.client(fields)?,
+        headers: Some(headers(fields)?),
+        client_certificate: Some(certificate(fields)),
+        oauth2: Some(form.client(fields)?),
     };
     Ok(service.create_destination(draft).await?)
 }

@@ -10,14 +10,14 @@ use axum::response::{Html, IntoResponse, Redirect, Response};
 use domain::access::{LinkId, Scope, Scopes};
 use domain::ids::TenantId;
 use engine::ports::{BehindSession, DEFAULT_TENANT, Link, NewSession, Session, SessionKind};
-use http::header;
+use http::{Extensions, HeaderMap, header};
 
 use super::frame::{Frame, rendered};
 use super::guest::Guest;
 use super::refused::Refused;
 use super::sign_in::{SESSION_LIFETIME, begun};
 use super::sure::{self, Question};
-use super::visitor::{Posted, Visitor, own_form, session, set_cookie};
+use super::visitor::{Posted, Visitor, identify, own_form, session, set_cookie};
 use super::{Asked, Pages, words};
 use crate::service::links::{LinkRights, digest};
 use crate::service::{LinkDraft, ServiceError};
@@ -123,19 +123,28 @@ impl Pages {
     }
 }
 
+/// Whoever has opened this very link here needs no second click, as in a frame that is
+/// loaded again with its platform's page: that reads a session, and begins none.
 pub(super) async fn show(
     State(pages): Asked,
     Path(token): Path<String>,
     guest: Guest,
-) -> Result<Html<String>, Refused> {
+    headers: HeaderMap,
+) -> Result<Response, Refused> {
     let link = good(&pages, &token).await?;
     guest.note(&link);
+    let visitor = identify(&headers, &Extensions::new(), &pages).await?;
+    let opened_by = visitor.and_then(|visitor| visitor.session.opened_by);
+    if opened_by == Some(digest(&token)) {
+        return Ok(Redirect::to("/dashboard").into_response());
+    }
     let tenant = pages.0.app.tenancy().tenant(link.tenant).await?;
-    rendered(&OpenPage {
+    let page = rendered(&OpenPage {
         frame: Frame::nobody("Open").branded(guest.is_one().then_some(&pages)),
         tenant: tenant.name,
         path: format!("/dashboard/links/{token}"),
-    })
+    })?;
+    Ok(page.into_response())
 }
 
 pub(super) async fn open(

@@ -82,6 +82,7 @@ pub(super) fn begun(new: &NewSession) -> Session {
         behind: new.behind,
         scopes: new.scopes,
         left: new.good_for,
+        opened_by: new.opened_by,
     }
 }
 

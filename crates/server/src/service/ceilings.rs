@@ -58,7 +58,7 @@ impl Service {
     }
 
     /// Asks for other limits of a destination. One that was asked for before, and that
-    /// nobody has decided on, is forgotten.
+    /// nobody has decided on, is forgotten; if it says the same, it stays.
     pub async fn request_limits(
         &self,
         id: DestinationId,
@@ -79,9 +79,9 @@ impl Service {
             settings,
             note,
         };
-        self.requests.request_limits(self.tenant, &new).await?;
+        let open = self.requests.request_limits(self.tenant, &new).await?;
         tracing::info!(destination = %id, event = "limits_requested", "limits are asked for");
-        Ok(self.requests.limit_request(new.id).await?)
+        Ok(self.requests.limit_request(open).await?)
     }
 
     /// The tenant's requests, those first that wait for a decision.

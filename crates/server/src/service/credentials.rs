@@ -37,7 +37,22 @@ pub struct ClientDraft {
     pub client_auth: ClientAuth,
 }
 
-/// What is wanted; of a change, `None` leaves it as it is.
+impl ClientDraft {
+    /// Of its two halves.
+    #[must_use]
+    pub fn of(facts: OAuthFacts, client_secret: Hidden) -> Self {
+        Self {
+            token_url: facts.token_url,
+            client_id: facts.client_id,
+            client_secret,
+            scopes: facts.scopes,
+            audience: facts.audience,
+            client_auth: facts.client_auth,
+        }
+    }
+}
+
+/// What is wanted; of one that is there, `None` leaves it as it is.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct Wanted {
     pub(super) headers: Option<Vec<(String, Hidden)>>,
@@ -75,9 +90,44 @@ impl Service {
             return Ok(Vec::new());
         }
         let current = self.catalog.destination(self.tenant, destination).await?;
+        let url = url.unwrap_or(&current.url);
+        let checked = self.checked_beside(destination, (url, wanted)).await?;
+        Ok(self.sealed(destination, &checked))
+    }
+
+    /// The same of one that may have it already: that is left out, since a change takes
+    /// back what is admitted, as all workers have to read its target again.
+    pub(super) async fn singles_that_differ(
+        &self,
+        destination: DestinationId,
+        (url, wanted): (&str, Wanted),
+    ) -> Result<Vec<SingleChange>, ServiceError> {
+        let mut checked = self.checked_beside(destination, (url, wanted)).await?;
+        let mut sealed = (self.managers)
+            .sealed_secrets(self.tenant, destination)
+            .await?;
+        // Of what is not named, nothing need open.
+        sealed.retain(|one| match one.place.kind {
+            SealedKind::Headers => checked.headers.is_some(),
+            SealedKind::ClientCertificate => checked.certificate.is_some(),
+            SealedKind::OAuth2 => checked.client.is_some(),
+            SealedKind::Signs(_) | SealedKind::Notice => false,
+        });
+        // What does not open is made anew.
+        if let Ok(has) = sealing::open(self.signing.vault.as_ref(), &sealed) {
+            checked.leave_out(&has);
+        }
+        Ok(self.sealed(destination, &checked))
+    }
+
+    /// Checked by itself, and beside what the destination has and goes on to have.
+    async fn checked_beside(
+        &self,
+        destination: DestinationId,
+        (url, wanted): (&str, Wanted),
+    ) -> Result<Checked, ServiceError> {
         let shown = self.signing.secrets.shown(&[destination]).await?;
         let shown = shown.into_iter().next().unwrap_or_default();
-        let url = url.unwrap_or(&current.url);
         if wanted.certificate.is_none() && shown.certificate.is_some() {
             shows_over_https("url", url)?;
         }
@@ -86,27 +136,7 @@ impl Service {
             header: shown.header_names.iter().any(|name| name == AUTHORIZATION),
             client: shown.oauth2.is_some(),
         })?;
-        Ok(self.sealed(destination, &checked))
-    }
-
-    /// All that one shall have from now on, but for what it has already: a change takes
-    /// back what is admitted, as all workers have to read its target again.
-    pub(super) async fn singles_that_differ(
-        &self,
-        destination: DestinationId,
-        (url, wanted): (&str, Wanted),
-    ) -> Result<Vec<SingleChange>, ServiceError> {
-        let mut checked = self.checked(url, wanted)?;
-        checked.refuse_two_authorizations(&Present::default())?;
-        let mut sealed = (self.managers)
-            .sealed_secrets(self.tenant, destination)
-            .await?;
-        sealed.retain(|one| !matches!(one.place.kind, SealedKind::Signs(_)));
-        // What does not open is made anew.
-        if let Ok(has) = sealing::open(self.signing.vault.as_ref(), &sealed) {
-            checked.leave_out(&has);
-        }
-        Ok(self.sealed(destination, &checked))
+        Ok(checked)
     }
 
     fn checked(&self, url: &str, wanted: Wanted) -> Result<Checked, ServiceError> {

@@ -56,7 +56,7 @@ impl Tenancy {
         Ok(self.event_types.change_event_type(name, change).await?)
     }
 
-    /// Deletes one, with its rules.
+    /// Deletes one that has no rules.
     pub async fn delete_event_type(&self, name: &str) -> Result<(), ServiceError> {
         is_name("name", name)?;
         Ok(self.event_types.delete_event_type(name).await?)

@@ -16,6 +16,7 @@ use engine::ports::{
 };
 use subtle::ConstantTimeEq;
 
+use super::credentials::{CertificateDraft, ClientDraft, Wanted};
 use super::{Service, ServiceError};
 
 /// How far a backlog is counted.
@@ -119,6 +120,26 @@ impl Service {
         let mut stays =
             (sealed.iter()).filter(|one| one.place.kind == kind && one.expires_at.is_none());
         Ok(stays.any(is_it))
+    }
+
+    /// Whether these are what it shows to be let in, and all of it. What the API would
+    /// refuse is not: whoever sets it is told.
+    pub async fn shows(
+        &self,
+        id: DestinationId,
+        url: &str,
+        shown: (Option<CertificateDraft>, Option<ClientDraft>),
+    ) -> Result<bool, ServiceError> {
+        let wanted = Wanted {
+            headers: None,
+            certificate: Some(shown.0),
+            client: Some(shown.1),
+        };
+        match self.singles_that_differ(id, (url, wanted)).await {
+            Ok(differ) => Ok(differ.is_empty()),
+            Err(ServiceError::Invalid { .. }) => Ok(false),
+            Err(other) => Err(other),
+        }
     }
 
     /// How it fares: a few reads, bounded however much waits.

@@ -14,7 +14,7 @@ use crate::site::{KEY, Site, done, root};
 const STATIONS: [&str; 5] = ["created", "sent", "verified", "changed to 50", "audited: 1"];
 
 /// Where they are: generated and packed once, by whichever test is the first.
-fn generated(site: &Site) -> &'static Path {
+pub(crate) fn generated(site: &Site) -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| {
         let scripts = root().join("scripts");
@@ -106,7 +106,7 @@ fn the_client_of_typescript_works_from_its_tarball() {
 }
 
 /// Its own tests as well, among them those of `Webhook`. Over plain HTTP: TLS is
-/// `reqwest`'s, and takes longer to compile than all else.
+/// `reqwest`'s, and takes longer to compile than all else, so that is only checked.
 #[test]
 fn the_client_of_rust_works_from_its_crate() {
     let site = Site::start();
@@ -130,6 +130,7 @@ fn the_client_of_rust_works_from_its_crate() {
     assert!(said.contains("test result: ok. 1"), "{said}");
     let tour = [&["run"][..], &with, &["--example", "tour", "--"]].concat();
     toured(&mut cargo(&tour), &site);
+    done(&mut cargo(&["check", "--quiet", "--locked"]));
 }
 
 /// What the generator does not know it does not leave out.

@@ -499,6 +499,7 @@ fn pages(destination: &str, event: &str) -> Vec<(&'static str, String, bool)> {
         ("dead-letters", "/dashboard/dead-letters".to_owned(), false),
         ("audit", "/dashboard/audit".to_owned(), false),
         ("requests", "/dashboard/requests".to_owned(), false),
+        ("alerts", "/dashboard/alerts".to_owned(), false),
         ("links", "/dashboard/links".to_owned(), false),
         ("tenants", "/dashboard/tenants".to_owned(), false),
         (

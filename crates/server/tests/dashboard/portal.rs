@@ -136,6 +136,32 @@ async fn a_guests_pages_are_framed_and_nobody_elses() {
     }
 }
 
+/// A frame is loaded again with its platform's page, by the link's address.
+#[tokio::test]
+async fn a_link_that_was_opened_here_needs_no_second_click() {
+    let world = World::with_portal(portal()).await;
+    let (path, _) = link(&world).await;
+    let (guest, _) = guest(&world, FRAME, &path).await;
+    let again = get(&world, FRAME, &guest.cookie, &path).await;
+    assert_eq!(again.status, 303, "{}", again.text);
+    assert_eq!(again.headers[header::LOCATION], "/dashboard");
+    assert_eq!(again.headers.get(header::SET_COOKIE), None);
+    // Whoever has another session, or none, is asked: it would open other pages.
+    let (_, key, _) = world.tenant("theirs", &["read"]).await;
+    let theirs = world.sign_in(&key).await;
+    for cookie in ["", theirs.cookie.as_str()] {
+        let asks = get(&world, FRAME, cookie, &path).await;
+        assert_eq!(asks.status, 200, "{cookie}");
+        assert!(asks.text.contains("<form"), "{}", asks.text);
+    }
+    let (other, _) = link(&world).await;
+    assert_eq!(get(&world, FRAME, &guest.cookie, &other).await.status, 200);
+    // Nor after it was signed out.
+    let held = (guest.cookie.as_str(), "/dashboard/sign-out");
+    post(&world, FRAME, held, &[("token", &guest.token)]).await;
+    assert_eq!(get(&world, FRAME, &guest.cookie, &path).await.status, 200);
+}
+
 #[tokio::test]
 async fn a_cookie_is_sent_to_other_sites_frames_only_where_those_are_allowed() {
     let world = World::with_portal(portal()).await;

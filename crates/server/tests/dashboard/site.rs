@@ -104,6 +104,13 @@ impl Site {
         serde_json::from_str(&text).unwrap_or(Value::Null)
     }
 
+    /// A `POST` by another key.
+    pub(crate) fn api_by(&self, key: &str, path: &str, body: Value) -> Value {
+        let (status, text) = ask((self.port, key), "POST", path, Some(&body)).unwrap();
+        assert!(status < 300, "{path}: {status} {text}");
+        serde_json::from_str(&text).unwrap_or(Value::Null)
+    }
+
     /// A destination of the receiver's with this number; its id.
     pub(crate) fn destination(&self, number: u32, name: &str, per_second: u32) -> String {
         let body = json!({"name": name, "url": self.receiver.url(number),

@@ -7,6 +7,9 @@ use serde_json::{Value, json};
 use crate::place::Place;
 use crate::visit::{ADMIN, HOST, Visitor, World};
 
+const ALERTS: &str = "/dashboard/alerts";
+const OF_TENANTS: &str = "/dashboard/tenants";
+
 macro_rules! on_both {
     ($($test:ident)+) => {
         mod sqlite {
@@ -43,6 +46,9 @@ on_both! {
     a_preview_is_the_plan_and_says_what_is_inherited
     what_cannot_be_taken_back_is_asked_first
     what_was_missed_is_sent_again
+    alerts_are_set_by_whose_they_are
+    an_alert_that_makes_no_sense_is_named
+    alerts_of_others_are_out_of_reach
     a_destination_is_added_changed_and_deleted
 }
 
@@ -81,6 +87,7 @@ async fn another_tenants_session_reaches_nothing(world: &World) {
         "/dashboard/audit",
         "/dashboard/requests",
         "/dashboard/links",
+        "/dashboard/alerts",
     ] {
         let page = world.get(&our, path).await;
         assert_eq!(page.status, 200, "{path}: {}", page.text);
@@ -141,6 +148,113 @@ async fn a_tenants_session_is_no_operators(world: &World) {
         let page = world.post(&session, &path, &[("seconds", "3600")]).await;
         assert_eq!(page.status, 403, "{path}");
     }
+}
+
+/// Who is told of a tenant's alerts, by the API.
+async fn told(world: &World, key: &str) -> Vec<Value> {
+    let list = "/v1/notice-addresses";
+    let list = world.api(key, Method::GET, list, json!({})).await;
+    list["notice_addresses"].as_array().unwrap().clone()
+}
+
+/// By its owner, and by an operator who comes from the tenant's page.
+async fn alerts_are_set_by_whose_they_are(world: &World) {
+    let (tenant, key, _) = world.tenant("ours", &["manage", "read"]).await;
+    let [ours, operator] = [world.sign_in(&key).await, world.sign_in(ADMIN).await];
+    let of_operator = format!("{OF_TENANTS}/{tenant}/alerts");
+    for (visitor, path, percent) in [(&ours, ALERTS, 70), (&operator, &*of_operator, 80)] {
+        let number = percent.to_string();
+        let fields = [("success_percent", &*number), ("success_seconds", "")];
+        let set = world.post(visitor, path, &fields).await;
+        assert_eq!(set.status, 303, "{path}");
+        let alerts = world.api(&key, Method::GET, "/v1/alerts", json!({})).await;
+        assert_eq!(alerts["success_percent"], percent);
+        assert_eq!(alerts["success_seconds"], 3_600, "the default");
+        let address = format!("ops-{percent}@example.com");
+        let fields = [
+            ("form", "email"),
+            ("address", &*address),
+            ("every_seconds", "3600"),
+            ("type_dead_letters", "on"),
+        ];
+        let add = format!("{path}/addresses");
+        assert_eq!(world.post(visitor, &add, &fields).await.status, 303);
+        let last = told(world, &key).await.pop().unwrap();
+        assert_eq!(
+            (
+                &last["address"],
+                &last["every_seconds"],
+                &last["event_types"]
+            ),
+            (&json!(address), &json!(3_600), &json!(["dead_letters"]))
+        );
+        let page = world.get(visitor, path).await.text;
+        for part in [&address, &format!("value=\"{percent}\"")] {
+            assert!(page.contains(part), "{part}: {page}");
+        }
+    }
+}
+
+async fn an_alert_that_makes_no_sense_is_named(world: &World) {
+    let (_, key, _) = world.tenant("ours", &["manage", "read"]).await;
+    let ours = world.sign_in(&key).await;
+    let add = format!("{ALERTS}/addresses");
+    for (path, fields, field) in [
+        (
+            ALERTS,
+            [("success_percent", "101"), ("x", "")],
+            "success_percent",
+        ),
+        (
+            ALERTS,
+            [("success_least", "few"), ("x", "")],
+            "success_least",
+        ),
+        (&add, [("form", "email"), ("address", "x")], "address"),
+        (&add, [("form", "pigeon"), ("address", "x")], "form"),
+    ] {
+        let refused = world.post(&ours, path, &fields).await;
+        assert_eq!(refused.status, 422, "{path}");
+        assert!(refused.text.contains(field), "{}", refused.text);
+    }
+}
+
+/// Of others nothing is seen, changed or removed, and only an operator is told of all.
+async fn alerts_of_others_are_out_of_reach(world: &World) {
+    let (tenant, key, _) = world.tenant("ours", &["manage", "read"]).await;
+    let (_, stranger, _) = world.tenant("theirs", &["manage", "read"]).await;
+    let ours = world.sign_in(&key).await;
+    let strangers = world.sign_in(&stranger).await;
+    let operator = world.sign_in(ADMIN).await;
+    let add = format!("{ALERTS}/addresses");
+    let all = [
+        ("form", "email"),
+        ("address", "a@example.com"),
+        ("all_tenants", "on"),
+    ];
+    assert_eq!(world.post(&ours, &add, &all).await.status, 403);
+    assert_eq!(world.post(&operator, &add, &all).await.status, 303);
+    assert_eq!(told(world, ADMIN).await[0]["scope"], "installation");
+    let of_operator = format!("{OF_TENANTS}/{tenant}/alerts");
+    assert_eq!(world.get(&strangers, &of_operator).await.status, 403);
+    let change = world.post(&strangers, &of_operator, &[("x", "")]).await;
+    assert_eq!(change.status, 403);
+    assert_eq!(world.post(&ours, &add, &all[..2]).await.status, 303);
+    let first = told(world, &key).await[0]["id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let remove = format!("{add}/{first}");
+    let sure = [("sure", "yes")];
+    assert_eq!(world.post(&strangers, &remove, &sure).await.status, 404);
+    let asked = world.post(&ours, &remove, &[("x", "")]).await.text;
+    assert!(
+        asked.contains("Tell a@example.com nothing more?"),
+        "{asked}"
+    );
+    assert_eq!(told(world, &key).await.len(), 1, "it asks first");
+    assert_eq!(world.post(&ours, &remove, &sure).await.status, 303);
+    assert_eq!(told(world, &key).await, Vec::<Value>::new());
 }
 
 /// Asked first, and then a replay that can be followed.
@@ -305,6 +419,8 @@ async fn scopes_are_respected(world: &World) {
             ("destination", id.as_str()),
         ),
         ("/dashboard/links".to_owned(), ("seconds", "3600")),
+        ("/dashboard/alerts".to_owned(), ("success_percent", "1")),
+        ("/dashboard/alerts/addresses".to_owned(), ("form", "email")),
         ("/dashboard/tenants".to_owned(), ("name", "x")),
     ] {
         assert_eq!(

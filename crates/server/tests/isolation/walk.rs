@@ -175,7 +175,7 @@ pub(crate) const ROWS: &[Row] = &[
     row("GET /v1/event-types/{name}", None, Reach::Own),
     row(
         "POST /v1/event-types",
-        Some(r#"{"name": "walk", "redact": ["/walk"]}"#),
+        Some(r#"{"name": "walk", "description": "walks"}"#),
         Reach::Installation,
     ),
     row("DELETE /v1/event-types/{name}", None, Reach::Installation),

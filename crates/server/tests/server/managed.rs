@@ -10,6 +10,7 @@ use adapters::sqlite::SqliteStore;
 use axum::Router;
 use axum::body::Body;
 use domain::backpressure::BacklogBounds;
+use domain::credentials::{ClientAuth, OAuthFacts};
 use domain::destination::DestinationState;
 use domain::filter::Filter;
 use domain::ids::DestinationId;
@@ -21,7 +22,9 @@ use engine::ingest::{Ingest, IngestOptions};
 use engine::ports::{Catalog, DEFAULT_TENANT, SecretStore};
 use http::{Method, Request, StatusCode};
 use http_body_util::BodyExt;
-use operator::destinations::{Destinations, Owner, Refusal, Stored, Wanted};
+use operator::destinations::{
+    Client, ClientCertificate, Credentials, Destinations, Owner, Refusal, Secrets, Stored, Wanted,
+};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use secrecy::SecretString;
@@ -38,6 +41,10 @@ use tower::ServiceExt;
 use zeroize::Zeroizing;
 
 use crate::world::{KEY, NOON};
+
+const CLIENT: &str = include_str!("../../../adapters/tests/http_sender/pem/client.pem");
+const CLIENT_KEY: &str = include_str!("../../../adapters/tests/http_sender/pem/client.key");
+const OTHER_KEY: &str = include_str!("../../../adapters/tests/http_sender/pem/other.key");
 
 struct World {
     store: Arc<SqliteStore>,
@@ -117,8 +124,10 @@ impl World {
         (status, serde_json::from_slice(&body).unwrap_or(Value::Null))
     }
 
-    async fn look(&self, owner: &Owner, secret: &SecretString) -> Stored {
-        self.managed.look(owner, Some(secret)).await.unwrap()
+    async fn look(&self, owner: &Owner, secrets: &Secrets) -> Stored {
+        let wanted = wanted(5);
+        let looked = self.managed.look(owner, Some((&wanted, secrets))).await;
+        looked.unwrap()
     }
 
     async fn limits(&self, id: DestinationId) -> LimitSettings {
@@ -150,8 +159,36 @@ fn wanted(per_second: u32) -> Wanted {
     }
 }
 
-fn secret(letter: &str) -> SecretString {
-    SecretString::from(format!("whsec_{}", letter.repeat(32)))
+/// Signed with this, and nothing else shown.
+fn of(signing: impl Into<SecretString>) -> Secrets {
+    Secrets {
+        signing: signing.into(),
+        credentials: Credentials::default(),
+    }
+}
+
+fn secret(letter: &str) -> Secrets {
+    of(format!("whsec_{}", letter.repeat(32)))
+}
+
+/// A certificate with this key, and a client.
+fn credentials(key: &str) -> Credentials {
+    Credentials {
+        client_certificate: Some(ClientCertificate {
+            certificate: CLIENT.into(),
+            private_key: key.into(),
+        }),
+        oauth2: Some(Client {
+            facts: OAuthFacts {
+                token_url: "https://login.example/token".to_owned(),
+                client_id: "paceline".to_owned(),
+                scopes: vec!["hooks".to_owned()],
+                audience: None,
+                client_auth: ClientAuth::Body,
+            },
+            secret: "s3cret".into(),
+        }),
+    }
 }
 
 #[tokio::test]
@@ -239,27 +276,112 @@ async fn another_secret_signs_once_it_is_rotated_in() {
         .create(&owner, &wanted(5), &first)
         .await
         .unwrap();
-    let signs = async |secret: &SecretString| match world.look(&owner, secret).await {
+    let signs = async |secret: &Secrets| match world.look(&owner, secret).await {
         Stored::Ours(row) => row.signs,
         other => panic!("{other:?}"),
     };
     assert!(!signs(&secret("B")).await);
     world
         .managed
-        .rotate(&owner, id, &secret("B"))
+        .rotate(&owner, id, &secret("B").signing)
         .await
         .unwrap();
     assert!(signs(&secret("B")).await);
     assert!(!signs(&secret("A")).await, "it ends");
-    let nonsense = world
-        .managed
-        .look(&owner, Some(&SecretString::from("hunter2")))
+    let nonsense = of("hunter2");
+    let nonsense = (world.managed)
+        .look(&owner, Some((&wanted(5), &nonsense)))
         .await;
     let Err(Refusal::Invalid(message)) = nonsense else {
         panic!("{nonsense:?}");
     };
     assert!(message.starts_with("signingSecretRef: "), "{message}");
     assert!(!message.contains("hunter2"), "{message}");
+}
+
+/// A certificate and a client are those of its Secrets, once they were set; the API's
+/// words about them are in the resource's.
+#[tokio::test]
+async fn what_it_shows_is_as_its_secrets_say() {
+    let world = World::new();
+    let (owner, plain) = (owner("one"), secret("A"));
+    let with = |credentials: Credentials| Secrets {
+        credentials,
+        ..plain.clone()
+    };
+    let (both, other) = (with(credentials(CLIENT_KEY)), with(credentials(OTHER_KEY)));
+    let id = (world.managed)
+        .create(&owner, &wanted(5), &both)
+        .await
+        .unwrap();
+    let shows = async |secrets: &Secrets| match world.look(&owner, secrets).await {
+        Stored::Ours(row) => row.shows,
+        other => panic!("{other:?}"),
+    };
+    assert!(shows(&both).await);
+    for (secrets, what) in [(&plain, "neither"), (&other, "what the API refuses")] {
+        assert!(!shows(secrets).await, "{what}");
+    }
+    let refused = world.managed.show(&owner, id, &other.credentials).await;
+    let Err(Refusal::Invalid(message)) = refused else {
+        panic!("{refused:?}");
+    };
+    assert!(message.starts_with("clientCertificateRef: "), "{message}");
+    assert!(shows(&both).await, "as before");
+    let mut client = both.clone();
+    client.credentials.client_certificate = None;
+    let shown = &client.credentials;
+    world.managed.show(&owner, id, shown).await.unwrap();
+    assert!(shows(&client).await);
+    assert!(!shows(&both).await);
+    // A change of something else leaves them.
+    world.managed.change(&owner, id, &wanted(50)).await.unwrap();
+    assert!(shows(&client).await);
+    world
+        .managed
+        .show(&owner, id, &plain.credentials)
+        .await
+        .unwrap();
+    assert!(shows(&plain).await);
+}
+
+/// Whoever puts back what `GET` showed cannot name what it does not show.
+#[tokio::test]
+async fn a_put_leaves_what_is_never_shown_and_null_removes_it() {
+    let world = World::new();
+    let put = async |mut body: Value| {
+        body["url"] = "https://example.com/".into();
+        let (status, shown) = world.call(Method::PUT, "/v1/destinations/own", body).await;
+        (status.as_u16(), shown)
+    };
+    let has = async |body: Value| {
+        let (status, one) = put(body).await;
+        assert!(status < 300, "{status}: {one}");
+        let headers = one["headers"].as_array().unwrap().len();
+        let [certificate, client] = ["client_certificate", "oauth2"].map(|of| one[of].is_object());
+        (headers, certificate, client, one["handshake"].clone())
+    };
+    let client = json!({
+        "token_url": "https://login.example/token", "client_id": "paceline", "client_secret": "s",
+    });
+    let all = json!({
+        "client_certificate": { "certificate": CLIENT, "private_key": CLIENT_KEY },
+        "headers": { "x-tenant": "7" }, "oauth2": client, "handshake": "cloud_events",
+    });
+    assert_eq!(has(all).await, (1, true, true, json!("cloud_events")));
+    // What is shown is as it was put.
+    assert_eq!(has(json!({})).await, (1, true, true, json!("none")));
+    let clear = json!({ "client_certificate": null, "headers": null });
+    assert_eq!(has(clear).await, (0, false, true, json!("none")));
+    // Beside the client that it has still.
+    let (status, problem) = put(json!({ "headers": { "authorization": "Basic x" } })).await;
+    assert_eq!(
+        (status, &problem["field"]),
+        (422, &json!("headers")),
+        "{problem}"
+    );
+    let clear = json!({ "oauth2": null });
+    assert_eq!(has(clear).await, (0, false, false, json!("none")));
 }
 
 /// Of another kind, too: after a day only the new one signs.
@@ -276,7 +398,7 @@ async fn a_secret_of_another_kind_ends_the_one_before_it() {
         .unwrap();
     for (next, kind) in [
         (&ed25519, SecretKind::Ed25519),
-        (&secret("B"), SecretKind::Hmac),
+        (&secret("B").signing, SecretKind::Hmac),
     ] {
         world.managed.rotate(&owner, id, next).await.unwrap();
         let secrets = world.store.secrets(DEFAULT_TENANT, id).await.unwrap();
@@ -367,7 +489,8 @@ async fn nothing_is_taken_from_anybody() {
         world.managed.change(&two, id, &wanted(50)).await,
         world.managed.take_over(&two, id).await,
         world.managed.discard(&two, id).await,
-        world.managed.rotate(&two, id, &secret).await,
+        world.managed.show(&two, id, &credentials(CLIENT_KEY)).await,
+        world.managed.rotate(&two, id, &secret.signing).await,
     ] {
         assert!(matches!(refused, Err(Refusal::Conflict(_))), "{refused:?}");
     }

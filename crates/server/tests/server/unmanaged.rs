@@ -88,7 +88,7 @@ impl Managers for Unmanaged {
 
 #[async_trait]
 impl LimitRequests for Unmanaged {
-    async fn request_limits(&self, _: TenantId, _: &NewLimitRequest) -> Result<(), CatalogError> {
+    async fn request_limits(&self, _: TenantId, _: &NewLimitRequest) -> Result<Uuid, CatalogError> {
         refused()
     }
 

@@ -31,4 +31,8 @@ impl Operations for TrappedOperations {
     async fn trim_operational_events(&self, kept: Duration, limit: u32) -> Result<u32, StoreError> {
         self.0.trim_operational_events(kept, limit).await
     }
+
+    async fn drop_notices(&self, kept: Duration, limit: u32) -> Result<u32, StoreError> {
+        self.0.drop_notices(kept, limit).await
+    }
 }

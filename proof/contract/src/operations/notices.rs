@@ -41,7 +41,10 @@ fn notices(world: &OperationsWorld) -> &dyn Notices {
 }
 
 async fn claim(world: &OperationsWorld) -> Option<ClaimedDigest> {
-    notices(world).claim_digest(LEASE).await.unwrap()
+    notices(world)
+        .claim_digest(&NoticeForm::ALL, LEASE)
+        .await
+        .unwrap()
 }
 
 /// So many news of the default tenant, relayed.
@@ -145,6 +148,19 @@ pub async fn what_could_not_be_told_is_tried_again_later(world: &OperationsWorld
     assert_eq!(claim(world).await.unwrap().failures, 0, "it works again");
 }
 
+/// A process claims what it can send: nobody else's digest waits for its lease.
+pub async fn only_the_named_forms_are_claimed(world: &OperationsWorld) {
+    add(world, DEFAULT_TENANT, &new(world)).await;
+    news(world, 1).await;
+    for forms in [&[][..], &[NoticeForm::Slack]] {
+        let claimed = notices(world).claim_digest(forms, LEASE).await.unwrap();
+        assert_eq!(claimed, None, "{forms:?}");
+    }
+    let mail = [NoticeForm::Email];
+    let claimed = notices(world).claim_digest(&mail, LEASE).await.unwrap();
+    assert_eq!(claimed.unwrap().digest.total(), 1);
+}
+
 /// However many wait: in steps, and the young ones stay.
 pub async fn what_is_too_old_is_dropped(world: &OperationsWorld) {
     add(world, DEFAULT_TENANT, &new(world)).await;
@@ -152,7 +168,7 @@ pub async fn what_is_too_old_is_dropped(world: &OperationsWorld) {
     let day = domain::notices::KEPT;
     pass(world, ("notices", "created_at"), day).await;
     news(world, 2).await;
-    let dropped = async |limit| notices(world).drop_notices(day, limit).await.unwrap();
+    let dropped = async |limit| world.operations.drop_notices(day, limit).await.unwrap();
     assert_eq!(dropped(3).await, 3);
     assert_eq!(dropped(3).await, 2);
     assert_eq!(dropped(3).await, 0);
@@ -262,7 +278,7 @@ pub async fn addresses_are_the_tenants(world: &OperationsWorld) {
     let again = book(world).remove_address(DEFAULT_TENANT, first.id).await;
     assert!(matches!(again, Err(CatalogError::NotFound(_))), "{again:?}");
     assert_eq!(claim(world).await, None);
-    let dropped = notices(world).drop_notices(Duration::ZERO, 100).await;
+    let dropped = world.operations.drop_notices(Duration::ZERO, 100).await;
     assert_eq!(dropped.unwrap(), 0, "nothing is left of them");
 }
 

@@ -261,6 +261,11 @@ pub async fn who_has_to_know_of_a_request_is_told(world: &TenantWorld) {
     };
     let port = &world.requests;
     port.request_limits(DEFAULT_TENANT, &request).await.unwrap();
+    let again = NewLimitRequest {
+        id: world.id(),
+        ..request.clone()
+    };
+    port.request_limits(DEFAULT_TENANT, &again).await.unwrap();
     let declined = LimitRequestState::Declined;
     port.decide_limit_request(request.id, declined, "not now")
         .await
@@ -306,9 +311,18 @@ pub async fn an_open_request_is_replaced_and_decided_once(world: &TenantWorld) {
     };
     let (first, second) = (asked(20, "more"), asked(30, "much more"));
     let port = &world.requests;
-    for request in [&first, &second] {
+    // Said once more, it is the one that was open, and no news.
+    let again = NewLimitRequest {
+        id: world.id(),
+        ..second.clone()
+    };
+    for (request, open) in [
+        (&first, first.id),
+        (&second, second.id),
+        (&again, second.id),
+    ] {
         let made = port.request_limits(DEFAULT_TENANT, request).await;
-        made.unwrap();
+        assert_eq!(made.unwrap(), open);
     }
     let listed = port.limit_requests(None, 10).await.unwrap();
     assert_eq!(listed.len(), 1, "{listed:?}");

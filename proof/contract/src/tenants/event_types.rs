@@ -53,6 +53,21 @@ pub async fn a_type_is_read_as_it_was_said(world: &TenantWorld) {
     );
     assert_eq!(catalogue.event_type(&new.name).await.unwrap(), new);
     not_found(catalogue.event_type("order").await);
+    // With its rules, its payloads would be shown whole again.
+    let refused = catalogue.delete_event_type(&new.name).await;
+    assert!(
+        matches!(refused, Err(CatalogError::Conflict(_))),
+        "{refused:?}"
+    );
+    assert_eq!(catalogue.event_type(&new.name).await.unwrap(), new);
+    let shown = EventTypeChange {
+        redact: Some(Vec::new()),
+        ..EventTypeChange::default()
+    };
+    catalogue
+        .change_event_type(&new.name, &shown)
+        .await
+        .unwrap();
     catalogue.delete_event_type(&new.name).await.unwrap();
     not_found(catalogue.event_type(&new.name).await);
     not_found(catalogue.delete_event_type(&new.name).await);

@@ -120,4 +120,11 @@ impl Operations for FaultyStore {
         })
         .await
     }
+
+    async fn drop_notices(&self, kept: Duration, limit: u32) -> Result<u32, StoreError> {
+        self.call(Site::DropNotices, |store, _| async move {
+            store.inner.shipped().drop_notices(kept, limit).await
+        })
+        .await
+    }
 }
