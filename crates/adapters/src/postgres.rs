@@ -50,6 +50,8 @@ mod days;
 mod dead_letters;
 mod destinations;
 mod event_types;
+mod limit_group;
+mod limit_groups;
 mod events;
 mod expire;
 mod failure;

@@ -31,6 +31,8 @@ mod cost;
 mod dead_letters;
 mod destinations;
 mod event_types;
+mod limit_group;
+mod limit_groups;
 mod fault;
 mod fleet;
 mod found_attempts;

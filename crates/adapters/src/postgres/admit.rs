@@ -2,13 +2,14 @@
 //!
 //! The lock and the reading are two statements. In one, the reading would be
 //! of the snapshot from before the lock, and two schedulers that met would
-//! both admit the same free places.
+//! both admit the same free places. Members of limit groups lock these as well, in between.
 
 use std::collections::{HashMap, HashSet};
 
 use domain::admission::round;
 use domain::ids::DestinationId;
 use domain::share::Room;
+use domain::time::Timestamp;
 use engine::ports::{Admitted, Run, RunResult};
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
@@ -16,6 +17,8 @@ use uuid::Uuid;
 use super::connect::BEGIN_UNFLUSHED;
 use super::destinations::{Found, Known, lock, read_destinations};
 use super::failure::Failure;
+use super::id_range::IdRange;
+use super::limit_group::{self, Groups};
 use super::mark::{fold_starts, mark_admitted, remember};
 use super::plan::{Plan, Read};
 use super::usage::{self, Question};
@@ -31,7 +34,20 @@ pub(super) async fn admit(pool: &PgPool, runs: &[Run], room: &Room) -> Result<Ad
     let mut transaction = pool.begin_with(BEGIN_UNFLUSHED).await?;
     let locked = lock(&mut transaction, &ids).await?;
     let known = read_destinations(&mut transaction, &ids).await?;
-    let reads = read_runs(&mut transaction, runs, &locked, &known).await?;
+    let admitting = || known.found.values().filter(|one| locked.contains(&one.id.0));
+    let group_locks = limit_group::lock(&mut transaction, admitting()).await?;
+    let held = |found: &Found| match &found.limit_group {
+        Some(name) => group_locks.contains(&(found.tenant, name.clone())),
+        None => true,
+    };
+    let read_at = (known.now, known.open);
+    let members = admitting().filter(|found| held(found));
+    let groups = limit_group::read(&mut transaction, members, read_at).await?;
+    let ours = |id: &DestinationId| {
+        let found = known.found.get(id)?;
+        (locked.contains(&id.0) && held(found) && !found.deleted).then_some(found)
+    };
+    let reads = read_runs(&mut transaction, (runs, ours), &groups, read_at).await?;
     let Known { now, found, .. } = known;
     let round = round(room, reads.iter().map(|read| &read.candidate), now);
     let plans: Vec<Plan> = (reads.into_iter().zip(round.decided))
@@ -47,7 +63,7 @@ pub(super) async fn admit(pool: &PgPool, runs: &[Run], room: &Room) -> Result<Ad
         .collect();
     let result = |run: &Run| match decided.remove(&run.destination) {
         Some(result) => result,
-        // Somebody else's lock, or the same destination twice in one batch.
+        // Somebody else's lock, of it or of its group; or it is in the batch twice.
         None if locked.contains(&run.destination.0) => gone_or_skipped(&found, run),
         None if found.contains_key(&run.destination) => RunResult::Skipped,
         None => RunResult::Gone,
@@ -67,22 +83,20 @@ fn gone_or_skipped(found: &HashMap<DestinationId, Found>, run: &Run) -> RunResul
 }
 
 /// Those that are locked and there, with what is used of their limits.
-async fn read_runs(
+async fn read_runs<'a>(
     connection: &mut PgConnection,
-    runs: &[Run],
-    locked: &HashSet<Uuid>,
-    known: &Known,
+    (runs, ours): (&[Run], impl Fn(&DestinationId) -> Option<&'a Found>),
+    groups: &Groups,
+    asked_at: (Timestamp, IdRange),
 ) -> Result<Vec<Read>, Failure> {
     let mut once = HashSet::new();
     let ours: Vec<(&Run, &Found)> = (runs.iter())
-        .filter(|run| locked.contains(&run.destination.0) && once.insert(run.destination))
-        .filter_map(|run| Some((run, known.found.get(&run.destination)?)))
-        .filter(|(_, destination)| !destination.deleted)
+        .filter(|run| once.insert(run.destination))
+        .filter_map(|run| Some((run, ours(&run.destination)?)))
         .collect();
     let questions: Vec<Question<'_>> = (ours.iter())
-        .map(|(_, destination)| Question::of(destination))
+        .map(|(_, destination)| Question::of(destination, groups))
         .collect();
-    let asked_at = (known.now, known.open);
     let mut readings = usage::read(connection, &questions, asked_at).await?;
     Ok((ours.into_iter())
         .filter_map(|(run, destination)| {

@@ -30,6 +30,7 @@ const RESULTS: Kind = Counters(
     &[
         "done",
         "limit",
+        "group",
         "concurrency",
         "places",
         "hold",

@@ -309,6 +309,7 @@ const fn is_sending(reason: Reason) -> bool {
             | Reason::Permitted
             | Reason::Backoff
             | Reason::Window
+            | Reason::Group
             | Reason::Spacing
             | Reason::Smart
             | Reason::Concurrency

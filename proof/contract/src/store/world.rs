@@ -130,6 +130,7 @@ impl World {
             limits: LimitSettings::EXACT,
             pass_traceparent: false,
             handshake: Handshake::None,
+            limit_group: None,
         };
         DestinationBuilder { world: self, new }
     }
