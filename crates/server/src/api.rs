@@ -46,6 +46,7 @@ pub mod dead_letters;
 pub mod destination_health;
 pub mod destinations;
 pub mod event_types;
+pub mod limit_groups;
 pub mod events;
 pub mod fleet;
 pub mod handshake;
@@ -258,6 +259,12 @@ fn of_tenants() -> OpenApiRouter<App> {
         .routes(routes!(keys::revoke))
         .routes(routes!(links::create, links::list))
         .routes(routes!(links::revoke))
+        .routes(routes!(limit_groups::list))
+        .routes(routes!(
+            limit_groups::show,
+            limit_groups::put,
+            limit_groups::delete
+        ))
         .routes(routes!(limit_requests::create))
         .routes(routes!(limit_requests::list))
         .routes(routes!(limit_requests::list_all))

@@ -10,6 +10,7 @@ pub mod demo;
 pub mod destination;
 pub mod event;
 pub mod event_type;
+pub mod limit_group;
 pub mod import;
 pub mod key;
 pub mod limit_request;

@@ -14,6 +14,7 @@ use domain::external_id::ExternalId;
 use domain::handshake::Handshake;
 use domain::ids::{AttemptId, DestinationId, EventId, TenantId};
 use domain::ingest_limit::IngestLimit;
+use domain::limit_group::GroupName;
 use domain::policy::LimitSettings;
 use domain::redaction;
 use engine::ports::{
@@ -36,6 +37,7 @@ pub mod credentials;
 pub mod error;
 pub mod event;
 pub mod event_types;
+pub mod limit_groups;
 pub mod handshake;
 pub mod health;
 pub mod intake;
@@ -130,6 +132,7 @@ pub struct DestinationDraft {
     pub limits: LimitSettings,
     pub pass_traceparent: bool,
     pub handshake: Handshake,
+    pub limit_group: Option<GroupName>,
     pub secret: SecretDraft,
     pub headers: Vec<(String, Hidden)>,
     /// What its connections show.
@@ -160,6 +163,8 @@ pub struct DestinationEdit {
     pub limits: LimitsChange,
     pub pass_traceparent: Option<bool>,
     pub handshake: Option<Handshake>,
+    /// `Some(None)` takes it out of its group.
+    pub limit_group: Option<Option<GroupName>>,
     /// All headers, as they shall be from now on.
     pub headers: Option<Vec<(String, Hidden)>>,
     /// `Some(None)` removes it.
@@ -281,6 +286,7 @@ impl Service {
             limits: draft.limits,
             pass_traceparent: draft.pass_traceparent,
             handshake: draft.handshake,
+            limit_group: draft.limit_group,
         };
         let (secret, made) = self.new_secret(new.id, &draft.secret)?;
         let mut sealed = vec![secret];
@@ -344,6 +350,7 @@ impl Service {
             limits: Some(draft.limits),
             pass_traceparent: Some(draft.pass_traceparent),
             handshake: Some(draft.handshake),
+            limit_group: Some(draft.limit_group),
         };
         Ok((self.changed(found, &change, &singles).await?, None))
     }
@@ -453,6 +460,7 @@ impl Service {
             limits,
             pass_traceparent: edit.pass_traceparent,
             handshake: edit.handshake,
+            limit_group: edit.limit_group,
         };
         self.changed(id, &change, &singles).await
     }

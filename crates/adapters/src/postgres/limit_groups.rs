@@ -1,8 +1,11 @@
 //! Limit groups, as their owners see and change them. What a change does to permits and
 //! history is the triggers' business.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
-use domain::ids::{DestinationId, TenantId};
+use domain::compliance::Start;
+use domain::ids::{AttemptId, DestinationId, TenantId};
 use domain::limit_group::{GroupLimits, GroupName, MAX_GROUPS};
 use domain::time::Timestamp;
 use engine::ports::{
@@ -65,6 +68,63 @@ impl LimitGroups for PostgresStore {
     ) -> Result<GroupPast, CatalogError> {
         Ok(retried(|| past(&self.pool, tenant, name, within)).await?)
     }
+
+    async fn limit_group_starts(
+        &self,
+        tenant: TenantId,
+        name: &GroupName,
+        within: (Timestamp, Timestamp),
+        after: Option<Start>,
+        limit: u32,
+    ) -> Result<Vec<Start>, CatalogError> {
+        let page = || starts(&self.pool, (tenant, name), within, after, limit);
+        Ok(retried(page).await?)
+    }
+}
+
+async fn starts(
+    pool: &PgPool,
+    (tenant, name): (TenantId, &GroupName),
+    (since, until): (Timestamp, Timestamp),
+    after: Option<Start>,
+    limit: u32,
+) -> Result<Vec<Start>, Failure> {
+    let (after, id) = after.unwrap_or((since - Duration::from_micros(1), AttemptId(i64::MIN)));
+    let rows: Vec<(i64, i64)> = sqlx::query_as(
+        "-- limit_group_starts
+        select micros(x.started_at), x.id from (
+            select a.started_at, a.id from limit_group_members m
+            join ledger a on a.destination_id = m.destination_id
+            where m.tenant_id = $1 and m.limit_group = $2 and m.joined_at < from_micros($4)
+                and a.folded in (true, false) and a.carried_by is null
+                and a.started_at >= from_micros($3) and a.started_at < from_micros($4)
+                and a.claimed_at >= m.joined_at
+                and (m.left_at is null or a.claimed_at <= m.left_at)
+            union all
+            select a.started_at, a.id from limit_group_members m
+            join deliveries a on a.destination_id = m.destination_id
+            where m.tenant_id = $1 and m.limit_group = $2 and m.joined_at < from_micros($4)
+                and a.permit is not null and a.carried_by is null and a.state = 'started'
+                and a.started_at >= from_micros($3) and a.started_at < from_micros($4)
+                and a.claimed_at >= m.joined_at
+                and (m.left_at is null or a.claimed_at <= m.left_at)
+        ) x
+        where (x.started_at, x.id) > (from_micros($5), $6)
+        order by x.started_at, x.id
+        limit $7",
+    )
+    .bind(tenant.0)
+    .bind(name.as_str())
+    .bind(since.as_micros())
+    .bind(until.as_micros())
+    .bind(after.as_micros())
+    .bind(id.0)
+    .bind(i64::from(limit))
+    .fetch_all(pool)
+    .await?;
+    Ok((rows.into_iter())
+        .map(|(at, id)| (Timestamp::from_micros(at), AttemptId(id)))
+        .collect())
 }
 
 #[derive(sqlx::FromRow)]

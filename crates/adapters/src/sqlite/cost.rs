@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 use super::lines::Lines;
 use super::{
-    admit, claim, fleet, found_attempts, ledger, migrate, prepare, reap, rows, survey, sweep,
+    admit, claim, fleet, found_attempts, ledger, limit_group, migrate, prepare, reap, rows, survey, sweep,
     usage, watch,
 };
 
@@ -38,6 +38,9 @@ fn with_rows(size: u32) -> Connection {
     let insert = format!(
         "insert into destinations (id, tenant_id, url, limit_per_second, limit_per_hour, alert_backlog)
         values ('{ID}', '{TENANT}', 'https://x.example/', 100, 5000, 300);
+        insert into limit_groups (tenant_id, name, limit_per_second) values ('{TENANT}', 'x', 2000);
+        update destinations set limit_group = 'x';
+        update pacing set held_until = null;
         insert into events (id, tenant_id, content_type, payload, created_at)
         values ('{EVENT}', '{TENANT}', 'text/plain', x'00', 0);
         create temp table n (n integer primary key);
@@ -114,7 +117,12 @@ fn cost(size: u32) -> [i32; 6] {
     let far = SurveyRules { page: 10, far: 300 };
     let page = survey::backlogs(&tx, NOW, None, &far).unwrap();
     assert_eq!(page.backlogs[0].waiting(), 600);
-    let admission = [&admit::MEASURED[..], &usage::MEASURED[..]].concat();
+    let admission = [
+        &admit::MEASURED[..],
+        &usage::MEASURED[..],
+        &limit_group::MEASURED[..],
+    ]
+    .concat();
     rows::execute(&tx, CUT, []).unwrap();
     [
         &admission[..],

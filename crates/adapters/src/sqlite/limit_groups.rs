@@ -2,7 +2,8 @@
 //! history is the triggers' business.
 
 use async_trait::async_trait;
-use domain::ids::{DestinationId, TenantId};
+use domain::compliance::Start;
+use domain::ids::{AttemptId, DestinationId, TenantId};
 use domain::limit_group::{GroupLimits, GroupName, MAX_GROUPS};
 use domain::time::Timestamp;
 use engine::ports::{
@@ -71,6 +72,29 @@ const WERE_MEMBERS: &str = "
     where tenant_id = ?1 and limit_group = ?2 and (left_at is null or left_at > ?3)
         and joined_at < ?4
     order by joined_at, id";
+
+/// Both values of `folded` are named, so that the index is read by the time of starts.
+const STARTS: &str = "
+    -- limit_group_starts
+    select started_at, id from (
+        select a.started_at, a.id
+        from limit_group_members m indexed by limit_group_members_of_group
+        cross join ledger a indexed by ledger_starts on a.destination_id = m.destination_id
+        where m.tenant_id = ?1 and m.limit_group = ?2 and m.joined_at < ?4
+            and a.folded in (0, 1) and a.started_at >= ?3 and a.started_at < ?4
+            and a.started_at is not null and a.carried_by is null
+            and a.claimed_at >= m.joined_at and (m.left_at is null or a.claimed_at < m.left_at)
+        union all
+        select a.started_at, a.id
+        from limit_group_members m indexed by limit_group_members_of_group
+        cross join deliveries a indexed by deliveries_held on a.destination_id = m.destination_id
+        where m.tenant_id = ?1 and m.limit_group = ?2 and m.joined_at < ?4
+            and a.state = 'started' and a.started_at >= ?3 and a.started_at < ?4
+            and a.permit is not null and a.carried_by is null
+            and a.claimed_at >= m.joined_at and (m.left_at is null or a.claimed_at < m.left_at)
+    )
+    where (started_at, id) > (?5, ?6)
+    order by started_at, id limit ?7";
 
 #[async_trait]
 impl LimitGroups for SqliteStore {
@@ -157,6 +181,33 @@ impl LimitGroups for SqliteStore {
             })
         };
         Ok(self.read(past).await?)
+    }
+
+    async fn limit_group_starts(
+        &self,
+        tenant: TenantId,
+        name: &GroupName,
+        (since, until): (Timestamp, Timestamp),
+        after: Option<Start>,
+        limit: u32,
+    ) -> Result<Vec<Start>, CatalogError> {
+        let name = name.clone();
+        let page = move |tx: &Transaction<'_>| {
+            let (at, id) = after.unwrap_or((Timestamp::MIN, AttemptId(i64::MIN)));
+            let page = (
+                tenant.to_string(),
+                name.as_str(),
+                since.as_micros(),
+                until.as_micros(),
+                at.as_micros(),
+                id.0,
+                limit,
+            );
+            all(tx, STARTS, page, |row| {
+                Ok((time(row, 0)?, AttemptId(row.get(1)?)))
+            })
+        };
+        Ok(self.read(page).await?)
     }
 }
 

@@ -1,6 +1,7 @@
 //! The same store, as its users see it: limits that several destinations have together.
 
 use async_trait::async_trait;
+use domain::compliance::Start;
 use domain::ids::{DestinationId, TenantId};
 use domain::limit_group::{GroupLimits, GroupName, MAX_GROUPS};
 use domain::time::Timestamp;
@@ -53,6 +54,17 @@ pub trait LimitGroups: Send + Sync {
         name: &GroupName,
         within: (Timestamp, Timestamp),
     ) -> Result<GroupPast, CatalogError>;
+
+    /// What members started of it in `[since, until)`, in the order of `(started_at, id)`,
+    /// after that start, `limit` at most: what they claimed while they were members.
+    async fn limit_group_starts(
+        &self,
+        tenant: TenantId,
+        name: &GroupName,
+        within: (Timestamp, Timestamp),
+        after: Option<Start>,
+        limit: u32,
+    ) -> Result<Vec<Start>, CatalogError>;
 }
 
 /// A group as it is.
