@@ -696,3 +696,39 @@ cross join lateral (
             '-infinity'
         )
 ) l;
+
+-- The same of limit groups: what destinations claimed while they were members, in each
+-- calendar second, and the largest limit of the group in force within it.
+create view group_starts_per_second as
+select
+    s.tenant_id,
+    s.limit_group,
+    s.second,
+    s.starts,
+    l.limit_per_second,
+    coalesce(s.starts > l.limit_per_second, false) as over
+from (
+    select m.tenant_id, m.limit_group, date_trunc('second', a.started_at) as second,
+        count(*) as starts
+    from limit_group_members m
+    join starts a on a.destination_id = m.destination_id and a.claimed_at >= m.joined_at
+        and (m.left_at is null or a.claimed_at <= m.left_at)
+    where a.carried_by is null
+    group by m.tenant_id, m.limit_group, date_trunc('second', a.started_at)
+) s
+cross join lateral (
+    select
+        case when bool_or(h.limit_per_second is null) then null
+            else max(h.limit_per_second) end as limit_per_second
+    from limit_group_history h
+    where h.tenant_id = s.tenant_id and h.limit_group = s.limit_group
+        and h.in_force_from < s.second + interval '1 second'
+        and h.in_force_from >= coalesce(
+            (
+                select max(earlier.in_force_from) from limit_group_history earlier
+                where earlier.tenant_id = s.tenant_id and earlier.limit_group = s.limit_group
+                    and earlier.in_force_from <= s.second - interval '500 milliseconds'
+            ),
+            '-infinity'
+        )
+) l;

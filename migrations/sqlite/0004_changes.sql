@@ -520,3 +520,33 @@ join limit_history h on h.destination_id = s.destination_id
         0
     )
 group by s.destination_id, s.second;
+
+-- The same of limit groups: what destinations claimed while they were members, in each
+-- calendar second, and the largest limit of the group in force within it.
+create view group_starts_per_second as
+select
+    s.tenant_id,
+    s.limit_group,
+    datetime(s.second, 'unixepoch') as second,
+    s.starts,
+    iif(count(*) > count(h.limit_per_second), null, max(h.limit_per_second)) as limit_per_second,
+    count(*) = count(h.limit_per_second) and s.starts > max(h.limit_per_second) as over
+from (
+    select m.tenant_id, m.limit_group, a.started_at / 1000000 as second, count(*) as starts
+    from limit_group_members m
+    join starts a on a.destination_id = m.destination_id and a.claimed_at >= m.joined_at
+        and (m.left_at is null or a.claimed_at < m.left_at)
+    where a.carried_by is null
+    group by m.tenant_id, m.limit_group, a.started_at / 1000000
+) s
+join limit_group_history h on h.tenant_id = s.tenant_id and h.limit_group = s.limit_group
+    and h.in_force_from < (s.second + 1) * 1000000
+    and h.in_force_from >= coalesce(
+        (
+            select max(earlier.in_force_from) from limit_group_history earlier
+            where earlier.tenant_id = s.tenant_id and earlier.limit_group = s.limit_group
+                and earlier.in_force_from <= s.second * 1000000 - 500000
+        ),
+        0
+    )
+group by s.tenant_id, s.limit_group, s.second;

@@ -13,8 +13,8 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::commands::{
     api, attempt, audit, completions, dead_letters, demo, destination, event, event_type, import,
-    key, limit_group, limit_request, link, listen, login, migrate, operations, operator, plan, scheduler,
-    secret_key, serve, tenant, tier, top, worker,
+    key, limit_group, limit_request, link, listen, login, migrate, operations, operator, plan,
+    scheduler, secret_key, serve, tenant, tier, top, worker,
 };
 use crate::config::{ConfigError, LogConfig, unknown};
 use crate::{commands, logging, open_files};

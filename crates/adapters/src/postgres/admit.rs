@@ -9,7 +9,6 @@ use std::collections::{HashMap, HashSet};
 use domain::admission::round;
 use domain::ids::DestinationId;
 use domain::share::Room;
-use domain::time::Timestamp;
 use engine::ports::{Admitted, Run, RunResult};
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
@@ -17,8 +16,7 @@ use uuid::Uuid;
 use super::connect::BEGIN_UNFLUSHED;
 use super::destinations::{Found, Known, lock, read_destinations};
 use super::failure::Failure;
-use super::id_range::IdRange;
-use super::limit_group::{self, Groups};
+use super::limit_group;
 use super::mark::{fold_starts, mark_admitted, remember};
 use super::plan::{Plan, Read};
 use super::usage::{self, Question};
@@ -34,20 +32,7 @@ pub(super) async fn admit(pool: &PgPool, runs: &[Run], room: &Room) -> Result<Ad
     let mut transaction = pool.begin_with(BEGIN_UNFLUSHED).await?;
     let locked = lock(&mut transaction, &ids).await?;
     let known = read_destinations(&mut transaction, &ids).await?;
-    let admitting = || known.found.values().filter(|one| locked.contains(&one.id.0));
-    let group_locks = limit_group::lock(&mut transaction, admitting()).await?;
-    let held = |found: &Found| match &found.limit_group {
-        Some(name) => group_locks.contains(&(found.tenant, name.clone())),
-        None => true,
-    };
-    let read_at = (known.now, known.open);
-    let members = admitting().filter(|found| held(found));
-    let groups = limit_group::read(&mut transaction, members, read_at).await?;
-    let ours = |id: &DestinationId| {
-        let found = known.found.get(id)?;
-        (locked.contains(&id.0) && held(found) && !found.deleted).then_some(found)
-    };
-    let reads = read_runs(&mut transaction, (runs, ours), &groups, read_at).await?;
+    let reads = read_runs(&mut transaction, runs, &locked, &known).await?;
     let Known { now, found, .. } = known;
     let round = round(room, reads.iter().map(|read| &read.candidate), now);
     let plans: Vec<Plan> = (reads.into_iter().zip(round.decided))
@@ -82,20 +67,35 @@ fn gone_or_skipped(found: &HashMap<DestinationId, Found>, run: &Run) -> RunResul
     }
 }
 
-/// Those that are locked and there, with what is used of their limits.
-async fn read_runs<'a>(
+/// Those that are locked and there, with what is used of their limits; of members of a
+/// limit group those whose group is locked as well.
+async fn read_runs(
     connection: &mut PgConnection,
-    (runs, ours): (&[Run], impl Fn(&DestinationId) -> Option<&'a Found>),
-    groups: &Groups,
-    asked_at: (Timestamp, IdRange),
+    runs: &[Run],
+    locked: &HashSet<Uuid>,
+    known: &Known,
 ) -> Result<Vec<Read>, Failure> {
+    let admitting = || {
+        let found = known.found.values();
+        found.filter(|one| locked.contains(&one.id.0) && !one.deleted)
+    };
+    let group_locks = limit_group::lock(connection, admitting()).await?;
+    let ours: HashMap<DestinationId, &Found> = admitting()
+        .filter(|one| match &one.limit_group {
+            Some(name) => group_locks.contains(&(one.tenant, name.clone())),
+            None => true,
+        })
+        .map(|one| (one.id, one))
+        .collect();
+    let asked_at = (known.now, known.open);
+    let groups = limit_group::read(connection, ours.values().copied(), asked_at).await?;
     let mut once = HashSet::new();
     let ours: Vec<(&Run, &Found)> = (runs.iter())
         .filter(|run| once.insert(run.destination))
-        .filter_map(|run| Some((run, ours(&run.destination)?)))
+        .filter_map(|run| Some((run, *ours.get(&run.destination)?)))
         .collect();
     let questions: Vec<Question<'_>> = (ours.iter())
-        .map(|(_, destination)| Question::of(destination, groups))
+        .map(|(_, destination)| Question::of(destination, &groups))
         .collect();
     let mut readings = usage::read(connection, &questions, asked_at).await?;
     Ok((ours.into_iter())

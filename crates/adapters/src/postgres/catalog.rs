@@ -441,7 +441,14 @@ pub(super) async fn update(
     .bind(change.filter.iter().flatten().next().map(Filter::to_string))
     .bind(change.handshake.map(Handshake::as_str))
     .bind(change.limit_group.is_some())
-    .bind(change.limit_group.iter().flatten().next().map(GroupName::as_str))
+    .bind(
+        change
+            .limit_group
+            .iter()
+            .flatten()
+            .next()
+            .map(GroupName::as_str),
+    )
     .execute(connection)
     .await?;
     Ok(())

@@ -256,11 +256,13 @@ async fn delete(pool: &PgPool, tenant: TenantId, name: &GroupName) -> Result<(),
     if has_members {
         return Err(Failure::Refused(group_has_members()));
     }
-    sqlx::query("-- delete_limit_group\ndelete from limit_groups where tenant_id = $1 and name = $2")
-        .bind(tenant.0)
-        .bind(name.as_str())
-        .execute(&mut *transaction)
-        .await?;
+    sqlx::query(
+        "-- delete_limit_group\ndelete from limit_groups where tenant_id = $1 and name = $2",
+    )
+    .bind(tenant.0)
+    .bind(name.as_str())
+    .execute(&mut *transaction)
+    .await?;
     transaction.commit().await?;
     Ok(())
 }

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use domain::admission::{
-    Backlog, Bucket, CoarseStarts, Group, Meter, Newest, Outstanding, Usage, newest_claims, newest_starts,
-    next_due, read_ahead,
+    Backlog, Bucket, CoarseStarts, Group, Meter, Newest, Outstanding, Usage, newest_claims,
+    newest_starts, next_due, read_ahead,
 };
 use domain::batch::{self, BatchRules, Leader, Lines, openings};
 use domain::ids::{AttemptId, DestinationId, Epoch, PermitNumber};
@@ -185,9 +185,9 @@ impl Scope {
         };
         let since = |limit: &Limit| (now - policy.stretched(*limit)).as_micros();
         let alone = read_ahead(policy);
-        let most = question.group.map_or(alone, |group| {
-            Group::read_ahead(&group.limits, alone)
-        });
+        let most = question
+            .group
+            .map_or(alone, |group| Group::read_ahead(&group.limits, alone));
         let ahead = question.batch.map_or(most, |rules| rules.read_ahead(most));
         let coarse = |period: Period| {
             let of_period = |limit: &&Limit| limit.period == period && limit.is_coarse();

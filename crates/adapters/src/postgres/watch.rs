@@ -18,8 +18,8 @@ use uuid::Uuid;
 
 use super::destinations::{Known, read_destinations};
 use super::failure::Failure;
-use super::limit_group;
 use super::fleet::fleet;
+use super::limit_group;
 use super::rows::count;
 use super::usage::{self, Question};
 pub(super) use rows::WatchRow;

@@ -2,7 +2,9 @@
 
 use std::collections::HashSet;
 
-use domain::admission::{Backlog, Candidate, Decided, Group, Meter, Usage, next_due, read_ahead, round};
+use domain::admission::{
+    Backlog, Candidate, Decided, Group, Meter, Usage, next_due, read_ahead, round,
+};
 use domain::batch::{self, BatchRules, Leader, Lines, openings};
 use domain::destination::{DestinationState, in_force};
 use domain::health::is_failing;

@@ -16,8 +16,8 @@ use uuid::Uuid;
 
 use super::lines::Lines;
 use super::{
-    admit, claim, fleet, found_attempts, ledger, limit_group, migrate, prepare, reap, rows, survey, sweep,
-    usage, watch,
+    admit, claim, fleet, found_attempts, ledger, limit_group, migrate, prepare, reap, rows, survey,
+    sweep, usage, watch,
 };
 
 const ID: Uuid = Uuid::from_u128(0xd);

@@ -289,7 +289,12 @@ pub(super) fn change(
             change.filter.iter().flatten().next().map(Filter::to_string),
             change.handshake.map(Handshake::as_str),
             change.limit_group.is_some(),
-            change.limit_group.iter().flatten().next().map(GroupName::as_str),
+            change
+                .limit_group
+                .iter()
+                .flatten()
+                .next()
+                .map(GroupName::as_str),
         ];
         execute(tx, CHANGE, row)
     })?;

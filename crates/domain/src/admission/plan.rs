@@ -9,8 +9,8 @@ pub use openings::{Gate, Opening, openings};
 use super::crowd::Crowd;
 use super::window::Window;
 use super::{
-    Backlog, Blocked, CROWDED_FLOOR, Decision, GRACE, GROUP_LEAD, LOOK_WHEN_CROWDED, Look, MAX_BATCH, MIN_LEAD,
-    Meter, Outstanding, SLACK, Slot, Usage, lead,
+    Backlog, Blocked, CROWDED_FLOOR, Decision, GRACE, GROUP_LEAD, LOOK_WHEN_CROWDED, Look,
+    MAX_BATCH, MIN_LEAD, Meter, Outstanding, SLACK, Slot, Usage, lead,
 };
 use crate::limit::{Count, Limit};
 use crate::policy::{Limited, Pacing, Policy, Rate};
@@ -80,7 +80,12 @@ impl<'a> Plan<'a> {
         let free = most
             .saturating_sub(queued)
             .saturating_sub(self.usage.in_flight);
-        let cap = backlog.due.min(free).min(places).min(of_group).min(MAX_BATCH);
+        let cap = backlog
+            .due
+            .min(free)
+            .min(places)
+            .min(of_group)
+            .min(MAX_BATCH);
         let (slots, meter, by_group) = self.slots(cap);
         let given = u32::try_from(slots.len()).unwrap_or(u32::MAX);
         let blocked = match self.what_blocks(given, backlog, free, places) {
@@ -372,9 +377,8 @@ impl Windows {
     /// Takes a slot of every window. The pace counts it where it is, the limits
     /// at its deadline, which is later than anything that matters to this run.
     fn take(&mut self, slot: Timestamp) {
-        (self.own.iter_mut())
-            .chain(&mut self.group)
-            .for_each(Window::take);
+        self.own.iter_mut().for_each(Window::take);
+        self.group.iter_mut().for_each(Window::take);
         if let Some(pace) = &mut self.pace {
             pace.start_at([slot].into_iter());
         }

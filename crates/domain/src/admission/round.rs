@@ -76,7 +76,6 @@ impl Candidate {
         }
     }
 
-
     /// Without a group's others.
     fn decide(&self, places: u32, now: Timestamp) -> Decision {
         admit(&self.policy, &self.usage, &self.backlog(), places, now)
@@ -214,8 +213,8 @@ fn by_group(all: &[Deciding<'_>]) -> Members {
         let Some(group) = &one.candidate.usage.group else {
             continue;
         };
-        let (_, members) = (groups.entry((group.tenant, &group.name)))
-            .or_insert_with(|| (group, Vec::new()));
+        let (_, members) =
+            (groups.entry((group.tenant, &group.name))).or_insert_with(|| (group, Vec::new()));
         members.push(index);
     }
     (groups.into_values())

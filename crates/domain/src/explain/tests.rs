@@ -2,13 +2,13 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use crate::admission::{Group, Member};
-use crate::ids::{DestinationId, TenantId};
-use crate::limit_group::GroupLimits;
 use super::*;
 use crate::admission::{Bucket, CoarseStarts, Look, Outstanding, admit};
+use crate::admission::{Group, Member};
 use crate::health::HoldReason;
+use crate::ids::{DestinationId, TenantId};
 use crate::limit::{Count, Period, Shape};
+use crate::limit_group::GroupLimits;
 use crate::policy::LimitSettings;
 use crate::smart::Effective;
 

@@ -24,9 +24,7 @@ use super::smart::SmartBook;
 /// What the API, the command line, the operator and the audit ask of a store.
 /// Every method is one transaction and checks the tenant in its own query.
 #[async_trait]
-pub trait Catalog:
-    HealthBook + SmartBook + HandshakeBook + LimitGroups + Send + Sync
-{
+pub trait Catalog: HealthBook + SmartBook + HandshakeBook + LimitGroups + Send + Sync {
     /// Creates a destination, active, with its first entry in limit history.
     ///
     /// Refused where the tenant has as many as its tier allows

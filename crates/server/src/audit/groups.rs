@@ -10,7 +10,6 @@ use domain::ids::TenantId;
 use domain::limit::Period;
 use domain::limit_group::{GroupLimits, GroupName};
 use domain::policy::LimitSettings;
-use domain::time::Timestamp;
 use engine::ports::{Catalog, Tenants};
 
 use super::Span;
@@ -105,7 +104,12 @@ async fn judge(
         from = until;
     }
     let now = past.allowed.last().map(|(_, limits)| settings(limits));
-    Ok(GroupReport::new(tenant, name, now.as_ref(), &judge.finish()))
+    Ok(GroupReport::new(
+        tenant,
+        name,
+        now.as_ref(),
+        &judge.finish(),
+    ))
 }
 
 #[cfg(test)]

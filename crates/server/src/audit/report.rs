@@ -47,6 +47,11 @@ pub struct GroupReport {
 }
 
 impl GroupReport {
+    /// For people.
+    pub(super) fn label(&self) -> String {
+        format!("group {}", self.name)
+    }
+
     pub(super) fn new(
         tenant: TenantId,
         name: &GroupName,

@@ -21,10 +21,10 @@ use domain::smart::{Reason, SmartDelivery};
 use domain::time::Timestamp;
 use engine::ports::{
     Acceptance, AttemptView, BreakerChange, Catalog, CatalogError, Destination, DestinationChange,
-    EventSummary, GroupPast, HandshakeBook, HandshakeView, HealthBook, HealthView, LedgerPosition, LedgerRow,
-    LimitGroup, LimitGroups, LimitHistory, Managed, NewDestination, NewSecret, OperationalEvent, Resealed, SealedKind,
-    SealedSecret, Secret, SecretStore, Shown, SingleChange, SmartBook, SmartChange, SmartView,
-    StoreError, StoreLayer,
+    EventSummary, GroupPast, HandshakeBook, HandshakeView, HealthBook, HealthView, LedgerPosition,
+    LedgerRow, LimitGroup, LimitGroups, LimitHistory, Managed, NewDestination, NewSecret,
+    OperationalEvent, Resealed, SealedKind, SealedSecret, Secret, SecretStore, Shown, SingleChange,
+    SmartBook, SmartChange, SmartView, StoreError, StoreLayer,
 };
 
 use crate::world::NOON;
@@ -409,7 +409,8 @@ impl LimitGroups for FakeStore {
         _: Option<&GroupName>,
         _: u32,
     ) -> Result<Vec<LimitGroup>, CatalogError> {
-        self.up().map(|_| Vec::new())
+        self.up()?;
+        Ok(Vec::new())
     }
 
     async fn limit_group(&self, _: TenantId, _: &GroupName) -> Result<LimitGroup, CatalogError> {

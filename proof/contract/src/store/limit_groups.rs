@@ -246,7 +246,10 @@ pub async fn a_group_of_zero_pauses_its_members(world: &World) {
         only_marks: true,
     };
     let marks = world.store.sweep(&sweep).await.unwrap().marks;
-    assert!(marks.iter().any(|mark| mark.destination == members[0]), "{marks:?}");
+    assert!(
+        marks.iter().any(|mark| mark.destination == members[0]),
+        "{marks:?}"
+    );
     assert_eq!(world.admit(members[0]).await.len(), 3);
 }
 
@@ -259,7 +262,9 @@ pub async fn groups_are_the_tenants(world: &World) {
     let tenant = format!("insert into tenants (id, name, tier) values ('{other}', 'x', 'free')");
     world.sql(&tenant).await;
     let is_none = |error: CatalogError| matches!(error, CatalogError::NotFound("limit group"));
-    assert!(is_none(catalog.limit_group(other, &acme).await.unwrap_err()));
+    assert!(is_none(
+        catalog.limit_group(other, &acme).await.unwrap_err()
+    ));
     assert_eq!(catalog.limit_groups(other, None, 10).await.unwrap(), []);
     let deleted = catalog.delete_limit_group(other, &acme).await;
     assert!(is_none(deleted.unwrap_err()));
@@ -303,8 +308,11 @@ pub async fn a_group_has_so_many_members_and_no_more(world: &World) {
     let most = domain::limit_group::MAX_MEMBERS - 1;
     for _ in 0..most {
         let id = world.id();
-        let row = format!("{past} select tenant_id, limit_group, '{id}', joined_at, null
-            from limit_group_members where destination_id = '{}'", members[0]);
+        let row = format!(
+            "{past} select tenant_id, limit_group, '{id}', joined_at, null
+            from limit_group_members where destination_id = '{}'",
+            members[0]
+        );
         world.sql(&row).await;
     }
     let another = world.destination().group(&name("acme")).build();

@@ -1,7 +1,9 @@
 //! When each rule by itself would let one attempt more start: for people who
 //! ask why it does not start now.
 
-use super::{Counted, LOOK_WHEN_CROWDED, Limit, Limited, Pacing, Plan, Policy, Timestamp, Usage, Window};
+use super::{
+    Counted, LOOK_WHEN_CROWDED, Limit, Limited, Pacing, Plan, Policy, Timestamp, Usage, Window,
+};
 
 /// A rule that an attempt has to pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
