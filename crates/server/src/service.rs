@@ -271,6 +271,7 @@ impl Service {
     ) -> Result<(Described, MadeSecret), ServiceError> {
         self.check(&draft)?;
         ceilings::check(&self.ceiling().await?, &draft.limits)?;
+        self.check_group(draft.limit_group.as_ref(), None).await?;
         let wanted = Wanted {
             headers: Some(draft.headers),
             certificate: Some(draft.client_certificate),
@@ -332,6 +333,8 @@ impl Service {
         self.check(&draft)?;
         let current = self.catalog.destination(self.tenant, found).await?;
         ceilings::check_change(&current, &draft.limits)?;
+        self.check_group(draft.limit_group.as_ref(), Some(found))
+            .await?;
         let wanted = Wanted {
             headers: Some(draft.headers),
             certificate: Some(draft.client_certificate),
@@ -433,6 +436,8 @@ impl Service {
             rules::event_types(event_types)?;
         }
         let filter = edit.filter.map(rules::filter).transpose()?;
+        let group = edit.limit_group.iter().flatten().next();
+        self.check_group(group, Some(id)).await?;
         let wanted = Wanted {
             headers: edit.headers,
             certificate: edit.client_certificate,

@@ -377,6 +377,11 @@ fn in_window<'a>(stages: impl Iterator<Item = &'a Stage>, of_members: bool) -> u
     stages.filter(counts).count()
 }
 
+fn started(stages: &[Stage; MAX_ATTEMPTS], ago: i8) -> bool {
+    let at_that = |stage: &Stage| matches!(stage, Stage::Started { ago: one, .. } if *one == ago);
+    stages.iter().any(at_that)
+}
+
 impl Model for Groups {
     type State = State;
     type Action = Action;
@@ -458,11 +463,6 @@ impl Model for Groups {
     }
 
     fn properties(&self) -> Vec<Property<Self>> {
-        let started = |stages: &[Stage; MAX_ATTEMPTS], ago: i8| {
-            let at_that =
-                |stage: &Stage| matches!(stage, Stage::Started { ago: one, .. } if *one == ago);
-            stages.iter().any(at_that)
-        };
         vec![
             Property::always(GROUP_KEPT, |model: &Self, state: &State| {
                 in_window(state.stages.iter().flatten(), true) <= usize::from(model.bounds.group)
@@ -477,7 +477,7 @@ impl Model for Groups {
                 let one = |stages: &[Stage; MAX_ATTEMPTS]| in_window(stages.iter(), true) > 0;
                 model.bounds.group < 2 || state.stages.iter().all(one)
             }),
-            Property::sometimes(USED_UP, move |_: &Self, state: &State| {
+            Property::sometimes(USED_UP, |_: &Self, state: &State| {
                 started(&state.stages[0], 0) && started(&state.stages[1], PERIOD)
             }),
         ]

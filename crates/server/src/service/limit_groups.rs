@@ -1,7 +1,8 @@
 //! Limit groups: limits that several destinations have together.
 
-use domain::limit_group::{GroupLimits, GroupName};
-use engine::ports::LimitGroup;
+use domain::ids::DestinationId;
+use domain::limit_group::{GroupLimits, GroupName, MAX_MEMBERS};
+use engine::ports::{CatalogError, LimitGroup};
 
 use super::rules;
 use super::{Service, ServiceError};
@@ -40,6 +41,32 @@ impl Service {
             self.look_now(*member).await;
         }
         Ok(put)
+    }
+
+    /// Refuses a group that a destination cannot be in, by its field. The store refuses it
+    /// as well, in fewer words.
+    pub(super) async fn check_group(
+        &self,
+        name: Option<&GroupName>,
+        member: Option<DestinationId>,
+    ) -> Result<(), ServiceError> {
+        const _: () = assert!(MAX_MEMBERS == 100, "the text says so");
+        let Some(name) = name else {
+            return Ok(());
+        };
+        let group = match self.catalog.limit_group(self.tenant, name).await {
+            Err(CatalogError::NotFound(_)) => {
+                let problem = "there is no such limit group: create it first";
+                return Err(ServiceError::invalid("limit_group", problem));
+            }
+            found => found?,
+        };
+        let is_member = member.is_some_and(|member| group.members.contains(&member));
+        if !is_member && group.members.len() >= MAX_MEMBERS as usize {
+            let problem = "has 100 members, which is all that a limit group may have";
+            return Err(ServiceError::invalid("limit_group", problem));
+        }
+        Ok(())
     }
 
     /// Deletes one that has no members.
