@@ -114,7 +114,53 @@ async fn judge(
 
 #[cfg(test)]
 mod tests {
+    use domain::compliance::judge_sends;
+    use domain::ids::AttemptId;
+    use domain::time::Timestamp;
+    use engine::ports::DEFAULT_TENANT;
+
     use super::*;
+    use crate::audit::Report;
+    use crate::audit::render::{Format, render};
+
+    #[test]
+    fn a_group_over_its_limit_is_named_and_the_whole_is_not_compliant() {
+        let two = GroupLimits {
+            per_second: Some(2),
+            ..GroupLimits::default()
+        };
+        let history = [InForce::new(
+            Timestamp::from_millis(0),
+            &settings(&two),
+            DestinationState::Active,
+        )];
+        let at = |ms| (Timestamp::from_millis(ms), AttemptId(ms));
+        let report = |starts: &[Start]| {
+            let verdict = judge_sends(&history, starts);
+            let (tenant, name) = (DEFAULT_TENANT, GroupName::kept("acme".to_owned()));
+            let group = GroupReport::new(tenant, &name, Some(&settings(&two)), &verdict);
+            let span = Span {
+                since: Timestamp::from_millis(0),
+                until: Timestamp::from_millis(9_000),
+            };
+            Report::new(span, Vec::new()).with_groups(vec![group])
+        };
+        let kept = report(&[at(1_000), at(1_500), at(2_000)]);
+        assert!(kept.compliant);
+        let over = report(&[at(1_000), at(1_500), at(1_900)]);
+        assert!(!over.compliant);
+        for (format, named) in [
+            (
+                Format::Table,
+                "over: group acme second: 3 starts where 2 were allowed",
+            ),
+            (Format::Json, "\"name\": \"acme\""),
+            (Format::Html, "1 limit groups were over a limit"),
+        ] {
+            let text = render(&over, format).unwrap();
+            assert!(text.contains(named), "{text}");
+        }
+    }
 
     #[test]
     fn a_deleted_group_limits_nothing_and_one_of_zero_pauses() {

@@ -26,7 +26,11 @@ pub(crate) async fn a_group_is_joined_by_its_tenants_destinations_alone(world: &
     let joins = Some(json!({"limit_group": "acme"}));
     let path = |tenant: &Tenant| format!("/v1/destinations/{}", tenant.destination);
     let refused = call(world, theirs, Method::PATCH, &path(theirs), joins.clone()).await;
-    assert_eq!(refused.status, StatusCode::UNPROCESSABLE_ENTITY, "{refused:?}");
+    assert_eq!(
+        refused.status,
+        StatusCode::UNPROCESSABLE_ENTITY,
+        "{refused:?}"
+    );
     assert_eq!(refused.json["field"], "limit_group", "{refused:?}");
     let joined = call(world, ours, Method::PATCH, &path(ours), joins.clone()).await;
     assert_eq!(joined.json["limit_group"], "acme", "{joined:?}");
@@ -37,7 +41,11 @@ pub(crate) async fn a_group_is_joined_by_its_tenants_destinations_alone(world: &
     assert_eq!(seen.json["limits"]["per_second"], 2, "{seen:?}");
     assert_eq!(seen.json["members"], json!([ours.destination]), "{seen:?}");
     let listed = call(world, theirs, Method::GET, "/v1/limit-groups", None).await;
-    assert_eq!(listed.json["limit_groups"][0]["members"], json!([]), "{listed:?}");
+    assert_eq!(
+        listed.json["limit_groups"][0]["members"],
+        json!([]),
+        "{listed:?}"
+    );
     let kept = call(world, ours, Method::DELETE, group, None).await;
     assert_eq!(kept.status, StatusCode::CONFLICT, "{kept:?}");
     let gone = call(world, theirs, Method::DELETE, group, None).await;

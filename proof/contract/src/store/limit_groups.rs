@@ -7,6 +7,7 @@ use domain::ids::{DestinationId, TenantId};
 use domain::limit_group::{GroupLimits, GroupName};
 use domain::permit::Permit;
 use domain::share::Room;
+use domain::time::Timestamp;
 use engine::ports::{
     CatalogError, ClaimAnswer, DEFAULT_TENANT, DestinationChange, Run, RunResult, Sweep,
 };
@@ -153,6 +154,19 @@ pub async fn what_one_that_left_started_counts(world: &World) {
     world.finish(worker, &its_own).await;
     world.pass(Duration::from_millis(1_050)).await;
     assert_eq!(world.admit(stays).await.len(), 4);
+    // The audit sees what was the group's, page by page, and so does the view.
+    let (acme, catalog) = (name("acme"), &world.catalog);
+    let ever = (Timestamp::from_micros(0), world.now().await);
+    let page = async |after| {
+        let page = catalog.limit_group_starts(DEFAULT_TENANT, &acme, ever, after, 3);
+        page.await.unwrap()
+    };
+    let first = page(None).await;
+    let second = page(first.last().copied()).await;
+    assert_eq!((first.len(), second.len()), (3, 1));
+    let all: Vec<Timestamp> = first.iter().chain(&second).map(|(at, _)| *at).collect();
+    assert_eq!(all, world.starts(leaves).await[..4]);
+    world.sql("select * from group_starts_per_second").await;
 }
 
 /// A deleted member has left.
@@ -219,11 +233,8 @@ pub async fn a_cut_of_a_group_revokes_what_its_members_have_out(world: &World) {
     assert_eq!(permits, 3);
     let now = world.now().await + Duration::from_secs(1);
     let acme = name("acme");
-    let past = (world.catalog).limit_group_past(
-        DEFAULT_TENANT,
-        &acme,
-        (domain::time::Timestamp::from_micros(0), now),
-    );
+    let past =
+        (world.catalog).limit_group_past(DEFAULT_TENANT, &acme, (Timestamp::from_micros(0), now));
     let past = past.await.unwrap();
     let allowed: Vec<_> = past.allowed.iter().map(|(_, limits)| *limits).collect();
     assert_eq!(allowed, [8, 2, 5].map(per_second));
