@@ -208,18 +208,18 @@ impl<'a> Deciding<'a> {
 type Members = Vec<(Arc<Group>, Vec<usize>)>;
 
 fn by_group(all: &[Deciding<'_>]) -> Members {
-    let mut groups: BTreeMap<(TenantId, &GroupName), (&Arc<Group>, Vec<usize>)> = BTreeMap::new();
+    let mut groups: BTreeMap<(TenantId, &GroupName), Vec<usize>> = BTreeMap::new();
     for (index, one) in all.iter().enumerate() {
-        let Some(group) = &one.candidate.usage.group else {
-            continue;
-        };
-        let (_, members) =
-            (groups.entry((group.tenant, &group.name))).or_insert_with(|| (group, Vec::new()));
-        members.push(index);
+        if let Some(group) = &one.candidate.usage.group {
+            let members = groups.entry((group.tenant, &group.name)).or_default();
+            members.push(index);
+        }
     }
-    (groups.into_values())
-        .map(|(group, members)| (Arc::clone(group), members))
-        .collect()
+    let group = |members: Vec<usize>| {
+        let group = all[*members.first()?].candidate.usage.group.as_ref()?;
+        Some((Arc::clone(group), members))
+    };
+    groups.into_values().filter_map(group).collect()
 }
 
 /// Members of one group are decided one after another, each with what those before it are

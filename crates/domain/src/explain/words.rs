@@ -184,15 +184,7 @@ impl Circumstances<'_> {
             Reason::Disabled => "The destination is disabled: it refuses events, and its backlog \
                 waits until somebody resumes it."
                 .to_owned(),
-            Reason::ZeroLimit => match &self.usage.group {
-                Some(group) if group.limits.is_paused() => format!(
-                    "A limit of its group {} is 0, which pauses all of the group until somebody \
-                     raises that limit.",
-                    group.name
-                ),
-                _ => "One of its limits is 0, which pauses it until somebody raises that limit."
-                    .to_owned(),
-            },
+            Reason::ZeroLimit => self.zero_words(),
             Reason::NotAllowed => "The receiver has not allowed that anything is sent to it. It \
                 is asked again at least every hour; its handshake says what it answered."
                 .to_owned(),
@@ -254,6 +246,18 @@ impl Circumstances<'_> {
                 format!("The window of {}{longer} is full.{open}", self.whose(limit))
             }
             _ => "A window of its limits is full.".to_owned(),
+        }
+    }
+
+    fn zero_words(&self) -> String {
+        match &self.usage.group {
+            Some(group) if group.limits.is_paused() => format!(
+                "A limit of its group {} is 0, which pauses all of the group until somebody \
+                 raises that limit.",
+                group.name
+            ),
+            _ => "One of its limits is 0, which pauses it until somebody raises that limit."
+                .to_owned(),
         }
     }
 
