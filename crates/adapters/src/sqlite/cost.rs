@@ -36,11 +36,10 @@ fn with_rows(size: u32) -> Connection {
     Lines::follow(&connection).unwrap();
     let now = NOW.as_micros();
     let insert = format!(
-        "insert into destinations (id, tenant_id, url, limit_per_second, limit_per_hour, alert_backlog)
-        values ('{ID}', '{TENANT}', 'https://x.example/', 100, 5000, 300);
-        insert into limit_groups (tenant_id, name, limit_per_second) values ('{TENANT}', 'x', 2000);
-        update destinations set limit_group = 'x';
-        update pacing set held_until = null;
+        "insert into limit_groups (tenant_id, name, limit_per_second) values ('{TENANT}', 'x', 2000);
+        insert into destinations
+            (id, tenant_id, url, limit_per_second, limit_per_hour, alert_backlog, limit_group)
+        values ('{ID}', '{TENANT}', 'https://x.example/', 100, 5000, 300, 'x');
         insert into events (id, tenant_id, content_type, payload, created_at)
         values ('{EVENT}', '{TENANT}', 'text/plain', x'00', 0);
         create temp table n (n integer primary key);
