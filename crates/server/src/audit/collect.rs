@@ -203,11 +203,9 @@ pub async fn examine(
         }
     }
     let examined = examination.finish();
+    let mut stretches = examined.stretches(&smart, &[]);
     // What a member of a limit group could start depends on the others.
-    let mut stretches = match destination.limit_group {
-        Some(_) => Vec::new(),
-        None => examined.stretches(&smart, &[]),
-    };
+    stretches.retain(|_| destination.limit_group.is_none());
     if !stretches.is_empty() {
         let noted = noted(operations, destination, span).await?;
         stretches = examined.stretches(&smart, &noted);
