@@ -250,6 +250,61 @@ create index tenants_of_tier on tenants (tier);
 insert into tenants (id, name, tier)
 values ('00000000-0000-0000-0000-000000000001', 'default', 'standard');
 
+-- Limit groups: what several destinations of a tenant may start together. A group counts
+-- its members' starts one by one, so its limits are small. 0 pauses all of them. Admission
+-- of a member locks the row.
+create table limit_groups (
+    tenant_id uuid not null references tenants (id),
+    name text not null
+        constraint limit_groups_check_name
+        check (name ~ '^[-A-Za-z0-9._~:@+]{1,100}$' and name not in ('.', '..')),
+    limit_per_second integer
+        constraint limit_groups_check_limit_per_second
+        check (limit_per_second between 0 and 2000),
+    limit_per_minute integer
+        constraint limit_groups_check_limit_per_minute
+        check (limit_per_minute between 0 and 2000),
+    limit_per_hour integer
+        constraint limit_groups_check_limit_per_hour check (limit_per_hour between 0 and 2000),
+    limit_per_day integer
+        constraint limit_groups_check_limit_per_day check (limit_per_day between 0 and 2000),
+    created_at timestamptz not null default clock_timestamp(),
+    primary key (tenant_id, name),
+    constraint limit_groups_check_limits check (
+        num_nonnulls(limit_per_second, limit_per_minute, limit_per_hour, limit_per_day) > 0
+    )
+);
+
+-- Who was a member from when to when. What one started meanwhile counts for the group as
+-- long as it is in a window, also when it has left.
+create table limit_group_members (
+    id bigint generated always as identity primary key,
+    tenant_id uuid not null,
+    limit_group text not null,
+    destination_id uuid not null,
+    joined_at timestamptz not null,
+    left_at timestamptz
+);
+
+create index limit_group_members_of_group
+    on limit_group_members (tenant_id, limit_group, left_at);
+create index limit_group_members_of_destination on limit_group_members (destination_id);
+
+-- What a group allowed from when on; all null once it is deleted.
+create table limit_group_history (
+    id bigint generated always as identity primary key,
+    tenant_id uuid not null,
+    limit_group text not null,
+    in_force_from timestamptz not null,
+    limit_per_second integer,
+    limit_per_minute integer,
+    limit_per_hour integer,
+    limit_per_day integer
+);
+
+create index limit_group_history_of_group
+    on limit_group_history (tenant_id, limit_group, in_force_from);
+
 -- Nothing but its owner's changes updates a destination's row: admission locks
 -- it, and what admission writes is in `pacing`.
 create table destinations (
@@ -379,9 +434,15 @@ create table destinations (
         check (allowed_per_minute between 0 and 1000000000),
     -- What the platform calls it in its own books.
     external_id text
-        constraint destinations_check_external_id check (external_id ~ '^[-A-Za-z0-9._~:@+]{1,200}$')
+        constraint destinations_check_external_id check (external_id ~ '^[-A-Za-z0-9._~:@+]{1,200}$'),
+    -- The limit group that its starts count for as well, by name: one of its tenant's.
+    limit_group text,
+    constraint destinations_check_limit_group foreign key (tenant_id, limit_group)
+        references limit_groups (tenant_id, name)
 );
 
+create index destinations_of_group on destinations (tenant_id, limit_group)
+    where limit_group is not null;
 create unique index destinations_by_external_id on destinations (tenant_id, external_id)
     where external_id is not null and deleted_at is null;
 

@@ -441,6 +441,215 @@ create trigger destinations_before_traces before update on destinations
     execute function destinations_before_traces();
 
 -- ---------------------------------------------------------------------------
+-- Limit groups. Whoever joins or leaves gives its permits back: what starts from then on
+-- was admitted under the new group's limit, and what started before counts for the old one.
+
+-- By its name it comes before the trigger that decides what a change revokes, which then
+-- sees another epoch. A deleted destination is no member.
+create function destinations_before_group() returns trigger
+    language plpgsql
+as $$
+begin
+    if new.deleted_at is not null then
+        new.limit_group := null;
+    end if;
+    if new.limit_group is distinct from old.limit_group or new.tenant_id <> old.tenant_id then
+        new.epoch := greatest(new.epoch, old.epoch + 1);
+    end if;
+    return new;
+end;
+$$;
+
+create trigger destinations_before_group before update on destinations
+    for each row when (
+        old.limit_group is distinct from new.limit_group
+        or new.limit_group is not null
+            and (new.deleted_at is not null or old.tenant_id <> new.tenant_id)
+    )
+    execute function destinations_before_group();
+
+-- Writes down who joins. A run of a member reads what each of them uses, so there are 100 at
+-- most, those that left within two days included (domain::limit_group). The group's row is
+-- locked, or two that join at once would both find room.
+create function join_groups(joining uuid[]) returns void
+    language plpgsql volatile
+as $$
+declare
+    member record;
+begin
+    for member in
+        select d.id, d.tenant_id, d.limit_group from destinations d
+        where d.id = any (joining) and d.limit_group is not null
+        order by d.tenant_id, d.limit_group, d.id
+    loop
+        perform from limit_groups g
+        where g.tenant_id = member.tenant_id and g.name = member.limit_group
+        for no key update;
+        if (
+            select count(distinct m.destination_id) from limit_group_members m
+            where m.tenant_id = member.tenant_id and m.limit_group = member.limit_group
+                and m.destination_id <> member.id
+                and (m.left_at is null or m.left_at > clock_timestamp() - interval '2 days')
+        ) >= 100
+        then
+            raise exception 'limit group % has 100 members, those that left within two days '
+                'included, and may not have more', member.limit_group
+                using errcode = 'check_violation', table = 'destinations',
+                    constraint = 'destinations_check_limit_group';
+        end if;
+        insert into limit_group_members (tenant_id, limit_group, destination_id, joined_at)
+        values (member.tenant_id, member.limit_group, member.id, clock_timestamp());
+        -- Of those that left, the last thousand are enough for any audit.
+        delete from limit_group_members where id in (
+            select m.id from limit_group_members m
+            where m.tenant_id = member.tenant_id and m.limit_group = member.limit_group
+                and m.left_at <= clock_timestamp() - interval '2 days'
+            order by m.id desc offset 1000
+        );
+    end loop;
+end;
+$$;
+
+-- By its name it comes after the trigger that revokes: the clock is read when nothing of
+-- these can be claimed any more under what they were.
+create function destinations_after_update_group() returns trigger
+    language plpgsql
+as $$
+declare
+    changed uuid[];
+begin
+    select array_agg(n.id order by n.id)
+    into changed
+    from new_rows n join old_rows o on o.id = n.id
+    where o.limit_group is distinct from n.limit_group
+        or n.limit_group is not null and o.tenant_id <> n.tenant_id;
+    if changed is null then
+        return null;
+    end if;
+    update limit_group_members m set left_at = clock_timestamp()
+    where m.destination_id = any (changed) and m.left_at is null;
+    perform join_groups(changed);
+    return null;
+end;
+$$;
+
+create trigger destinations_after_update_group after update on destinations
+    referencing old table as old_rows new table as new_rows
+    for each statement execute function destinations_after_update_group();
+
+create function destinations_after_insert_group() returns trigger
+    language plpgsql
+as $$
+begin
+    perform join_groups(array(select n.id from new_rows n where n.limit_group is not null));
+    return null;
+end;
+$$;
+
+create trigger destinations_after_insert_group after insert on destinations
+    referencing new table as new_rows
+    for each statement execute function destinations_after_insert_group();
+
+create function note_group(g limit_groups, deleted boolean) returns void
+    language plpgsql volatile
+as $$
+begin
+    insert into limit_group_history (
+        tenant_id, limit_group, in_force_from,
+        limit_per_second, limit_per_minute, limit_per_hour, limit_per_day
+    )
+    select g.tenant_id, g.name, clock_timestamp(),
+        case when not deleted then g.limit_per_second end,
+        case when not deleted then g.limit_per_minute end,
+        case when not deleted then g.limit_per_hour end,
+        case when not deleted then g.limit_per_day end;
+    delete from limit_group_history where id in (
+        select h.id from limit_group_history h
+        where h.tenant_id = g.tenant_id and h.limit_group = g.name
+        order by h.id desc offset 1000
+    );
+end;
+$$;
+
+create function limit_groups_after_insert() returns trigger
+    language plpgsql
+as $$
+begin
+    perform note_group(new, false);
+    return null;
+end;
+$$;
+
+create trigger limit_groups_after_insert after insert on limit_groups
+    for each row execute function limit_groups_after_insert();
+
+create function limit_groups_after_delete() returns trigger
+    language plpgsql
+as $$
+begin
+    perform note_group(old, true);
+    return null;
+end;
+$$;
+
+create trigger limit_groups_after_delete after delete on limit_groups
+    for each row execute function limit_groups_after_delete();
+
+create function limit_groups_before_update() returns trigger
+    language plpgsql
+as $$
+begin
+    raise exception 'a limit group keeps its name'
+        using errcode = 'check_violation', table = 'limit_groups',
+            constraint = 'limit_groups_check_name';
+end;
+$$;
+
+create trigger limit_groups_before_update before update on limit_groups
+    for each row when (old.name <> new.name or old.tenant_id <> new.tenant_id)
+    execute function limit_groups_before_update();
+
+-- The group's row is locked: no member is admitted, and an admission that was under way has
+-- committed. A cut then revokes as a cut of each member's own limit does, and is dated when
+-- nothing can be claimed any more that the old limit allowed.
+create function limit_groups_after_update() returns trigger
+    language plpgsql
+as $$
+declare
+    members uuid[];
+    is_raise boolean;
+begin
+    if row(old.limit_per_second, old.limit_per_minute, old.limit_per_hour, old.limit_per_day)
+        is not distinct from
+        row(new.limit_per_second, new.limit_per_minute, new.limit_per_hour, new.limit_per_day)
+    then
+        return null;
+    end if;
+    perform require_read_committed();
+    is_raise := coalesce(new.limit_per_second, 2147483647) >= coalesce(old.limit_per_second, 2147483647)
+        and coalesce(new.limit_per_minute, 2147483647) >= coalesce(old.limit_per_minute, 2147483647)
+        and coalesce(new.limit_per_hour, 2147483647) >= coalesce(old.limit_per_hour, 2147483647)
+        and coalesce(new.limit_per_day, 2147483647) >= coalesce(old.limit_per_day, 2147483647);
+    members := array(
+        select d.id from destinations d
+        where d.tenant_id = new.tenant_id and d.limit_group = new.name
+        order by d.id
+        for no key update
+    );
+    if is_raise then
+        perform mark_changed(members);
+    else
+        update destinations d set epoch = d.epoch + 1 where d.id = any (members);
+    end if;
+    perform note_group(new, false);
+    return null;
+end;
+$$;
+
+create trigger limit_groups_after_update after update on limit_groups
+    for each row execute function limit_groups_after_update();
+
+-- ---------------------------------------------------------------------------
 -- The audit that anyone can run: how many attempts started in each calendar
 -- second, and what was in force then. A bucket may start `burst` at once and
 -- half a second's worth of slack more; every other shape its limit. Sliding
@@ -482,6 +691,42 @@ cross join lateral (
             (
                 select max(earlier.in_force_from) from limit_history earlier
                 where earlier.destination_id = s.destination_id
+                    and earlier.in_force_from <= s.second - interval '500 milliseconds'
+            ),
+            '-infinity'
+        )
+) l;
+
+-- The same of limit groups: what destinations claimed while they were members, in each
+-- calendar second, and the largest limit of the group in force within it.
+create view group_starts_per_second as
+select
+    s.tenant_id,
+    s.limit_group,
+    s.second,
+    s.starts,
+    l.limit_per_second,
+    coalesce(s.starts > l.limit_per_second, false) as over
+from (
+    select m.tenant_id, m.limit_group, date_trunc('second', a.started_at) as second,
+        count(*) as starts
+    from limit_group_members m
+    join starts a on a.destination_id = m.destination_id and a.claimed_at >= m.joined_at
+        and (m.left_at is null or a.claimed_at <= m.left_at)
+    where a.carried_by is null
+    group by m.tenant_id, m.limit_group, date_trunc('second', a.started_at)
+) s
+cross join lateral (
+    select
+        case when bool_or(h.limit_per_second is null) then null
+            else max(h.limit_per_second) end as limit_per_second
+    from limit_group_history h
+    where h.tenant_id = s.tenant_id and h.limit_group = s.limit_group
+        and h.in_force_from < s.second + interval '1 second'
+        and h.in_force_from >= coalesce(
+            (
+                select max(earlier.in_force_from) from limit_group_history earlier
+                where earlier.tenant_id = s.tenant_id and earlier.limit_group = s.limit_group
                     and earlier.in_force_from <= s.second - interval '500 milliseconds'
             ),
             '-infinity'

@@ -254,9 +254,14 @@ create table destinations (
         constraint destinations_check_external_id check (
             length(external_id) between 1 and 200
             and external_id not glob '*[^-A-Za-z0-9._~:@+]*'
-        )
+        ),
+    -- The limit group that its starts count for as well (limit_groups), by name. A trigger
+    -- sees to it that its tenant has such a one.
+    limit_group text
 ) strict;
 
+create index destinations_of_group on destinations (tenant_id, limit_group)
+    where limit_group is not null;
 create unique index destinations_by_external_id on destinations (tenant_id, external_id)
     where external_id is not null and deleted_at is null;
 
@@ -320,3 +325,59 @@ create table pacing (
     -- asks; what has a permit already may start.
     deferred_until integer
 ) strict, without rowid;
+
+-- Limit groups: what several destinations of a tenant may start together. A group counts
+-- its members' starts one by one, so its limits are small. 0 pauses all of them.
+create table limit_groups (
+    tenant_id text not null references tenants (id),
+    name text not null
+        constraint limit_groups_check_name check (
+            length(name) between 1 and 100 and name not glob '*[^-A-Za-z0-9._~:@+]*'
+            and name not in ('.', '..')
+        ),
+    limit_per_second integer
+        constraint limit_groups_check_limit_per_second
+        check (limit_per_second between 0 and 2000),
+    limit_per_minute integer
+        constraint limit_groups_check_limit_per_minute
+        check (limit_per_minute between 0 and 2000),
+    limit_per_hour integer
+        constraint limit_groups_check_limit_per_hour check (limit_per_hour between 0 and 2000),
+    limit_per_day integer
+        constraint limit_groups_check_limit_per_day check (limit_per_day between 0 and 2000),
+    created_at integer not null default (cast((julianday('now') - 2440587.5) * 86400000.0 + 0.5 as integer) * 1000),
+    primary key (tenant_id, name),
+    constraint limit_groups_check_limits check (
+        coalesce(limit_per_second, limit_per_minute, limit_per_hour, limit_per_day) is not null
+    )
+) strict, without rowid;
+
+-- Who was a member from when to when. What one started meanwhile counts for the group as
+-- long as it is in a window, also when it has left.
+create table limit_group_members (
+    id integer primary key autoincrement,
+    tenant_id text not null,
+    limit_group text not null,
+    destination_id text not null,
+    joined_at integer not null,
+    left_at integer
+) strict;
+
+create index limit_group_members_of_group
+    on limit_group_members (tenant_id, limit_group, left_at);
+create index limit_group_members_of_destination on limit_group_members (destination_id);
+
+-- What a group allowed from when on; all null once it is deleted.
+create table limit_group_history (
+    id integer primary key autoincrement,
+    tenant_id text not null,
+    limit_group text not null,
+    in_force_from integer not null,
+    limit_per_second integer,
+    limit_per_minute integer,
+    limit_per_hour integer,
+    limit_per_day integer
+) strict;
+
+create index limit_group_history_of_group
+    on limit_group_history (tenant_id, limit_group, in_force_from);

@@ -335,6 +335,152 @@ begin
 end;
 
 -- ---------------------------------------------------------------------------
+-- Limit groups. Whoever joins or leaves gives its permits back: what starts from then on
+-- was admitted under the new group's limit, and what started before counts for the old one.
+
+create trigger destinations_group_exists before update of tenant_id, limit_group on destinations
+when new.limit_group is not null and not exists (
+    select 1 from limit_groups where tenant_id = new.tenant_id and name = new.limit_group
+)
+begin
+    select raise(abort, 'no such limit group: CHECK constraint failed: destinations_check_limit_group');
+end;
+
+create trigger destinations_inserted_group_exists before insert on destinations
+when new.limit_group is not null and not exists (
+    select 1 from limit_groups where tenant_id = new.tenant_id and name = new.limit_group
+)
+begin
+    select raise(abort, 'no such limit group: CHECK constraint failed: destinations_check_limit_group');
+end;
+
+-- A run of a member reads what each of them uses, so there are 100 at most, those that left
+-- within two days included (domain::limit_group).
+create trigger limit_group_members_bound before insert on limit_group_members
+when (
+    select count(distinct m.destination_id)
+    from limit_group_members m, store_clock c
+    where m.tenant_id = new.tenant_id and m.limit_group = new.limit_group
+        and m.destination_id <> new.destination_id
+        and (m.left_at is null or m.left_at > c.now - 172800000000)
+) >= 100
+begin
+    select raise(abort, 'a limit group has 100 members at most, those that left within two days included: CHECK constraint failed: destinations_check_limit_group');
+end;
+
+-- Of those that left, the last thousand are enough for any audit.
+create trigger limit_group_members_trim after insert on limit_group_members
+begin
+    delete from limit_group_members where id in (
+        select m.id from limit_group_members m, store_clock c
+        where m.tenant_id = new.tenant_id and m.limit_group = new.limit_group
+            and m.left_at <= c.now - 172800000000
+        order by m.id desc limit -1 offset 1000
+    );
+end;
+
+create trigger destinations_after_insert_group after insert on destinations
+when new.limit_group is not null
+begin
+    insert into limit_group_members (tenant_id, limit_group, destination_id, joined_at)
+    select new.tenant_id, new.limit_group, new.id, c.now from store_clock c;
+end;
+
+create trigger destinations_after_group after update of tenant_id, limit_group on destinations
+when old.limit_group is not new.limit_group
+    or new.limit_group is not null and old.tenant_id is not new.tenant_id
+begin
+    insert into limit_changes (destination_id, deleted_at, revokes)
+    values (new.id, new.deleted_at, 1);
+    -- Nothing of it starts before then (`held_until`).
+    update limit_group_members set left_at = (select c.now + 1000 from store_clock c)
+    where destination_id = new.id and left_at is null;
+    insert into limit_group_members (tenant_id, limit_group, destination_id, joined_at)
+    select new.tenant_id, new.limit_group, new.id, c.now + 1000 from store_clock c
+    where new.limit_group is not null;
+end;
+
+-- A deleted destination is no member.
+create trigger destinations_deleted_leave after update of deleted_at on destinations
+when new.deleted_at is not null and new.limit_group is not null
+begin
+    update destinations set limit_group = null where id = new.id;
+end;
+
+create trigger limit_groups_keep_their_name before update of tenant_id, name on limit_groups
+when old.tenant_id <> new.tenant_id or old.name <> new.name
+begin
+    select raise(abort, 'a limit group keeps its name: CHECK constraint failed: limit_groups_check_name');
+end;
+
+create trigger limit_groups_keep_their_members before delete on limit_groups
+when exists (
+    select 1 from destinations where tenant_id = old.tenant_id and limit_group = old.name
+)
+begin
+    select raise(abort, 'the limit group has members: CHECK constraint failed: limit_groups_check_members');
+end;
+
+create trigger limit_groups_after_insert after insert on limit_groups
+begin
+    insert into limit_group_history (
+        tenant_id, limit_group, in_force_from,
+        limit_per_second, limit_per_minute, limit_per_hour, limit_per_day
+    )
+    select new.tenant_id, new.name, c.now,
+        new.limit_per_second, new.limit_per_minute, new.limit_per_hour, new.limit_per_day
+    from store_clock c;
+end;
+
+-- A cut revokes what its members have out; see limit_changes.
+create trigger limit_groups_after_update
+after update of limit_per_second, limit_per_minute, limit_per_hour, limit_per_day on limit_groups
+when old.limit_per_second is not new.limit_per_second
+    or old.limit_per_minute is not new.limit_per_minute
+    or old.limit_per_hour is not new.limit_per_hour
+    or old.limit_per_day is not new.limit_per_day
+begin
+    insert into limit_group_history (
+        tenant_id, limit_group, in_force_from,
+        limit_per_second, limit_per_minute, limit_per_hour, limit_per_day
+    )
+    select new.tenant_id, new.name,
+        c.now + iif(
+            coalesce(new.limit_per_second, 1000000000) >= coalesce(old.limit_per_second, 1000000000)
+            and coalesce(new.limit_per_minute, 1000000000) >= coalesce(old.limit_per_minute, 1000000000)
+            and coalesce(new.limit_per_hour, 1000000000) >= coalesce(old.limit_per_hour, 1000000000)
+            and coalesce(new.limit_per_day, 1000000000) >= coalesce(old.limit_per_day, 1000000000),
+            0, 1000),
+        new.limit_per_second, new.limit_per_minute, new.limit_per_hour, new.limit_per_day
+    from store_clock c;
+
+    insert into limit_changes (destination_id, deleted_at, revokes)
+    select d.id, d.deleted_at, not (
+        coalesce(new.limit_per_second, 1000000000) >= coalesce(old.limit_per_second, 1000000000)
+        and coalesce(new.limit_per_minute, 1000000000) >= coalesce(old.limit_per_minute, 1000000000)
+        and coalesce(new.limit_per_hour, 1000000000) >= coalesce(old.limit_per_hour, 1000000000)
+        and coalesce(new.limit_per_day, 1000000000) >= coalesce(old.limit_per_day, 1000000000)
+    )
+    from destinations d indexed by destinations_of_group
+    where d.tenant_id = new.tenant_id and d.limit_group = new.name and d.limit_group is not null;
+end;
+
+create trigger limit_groups_after_delete after delete on limit_groups
+begin
+    insert into limit_group_history (tenant_id, limit_group, in_force_from)
+    select old.tenant_id, old.name, c.now from store_clock c;
+end;
+
+create trigger limit_group_history_trim after insert on limit_group_history
+begin
+    delete from limit_group_history where id in (
+        select id from limit_group_history
+        where tenant_id = new.tenant_id and limit_group = new.limit_group
+        order by id desc limit -1 offset 1000
+    );
+end;
+
+-- ---------------------------------------------------------------------------
 -- The audit that anyone can run: how many attempts started in each calendar
 -- second, and the largest limit in force within it: of the entry that it began
 -- with, and of those that came in it. Null, if one of them did not limit. A change
@@ -374,3 +520,33 @@ join limit_history h on h.destination_id = s.destination_id
         0
     )
 group by s.destination_id, s.second;
+
+-- The same of limit groups: what destinations claimed while they were members, in each
+-- calendar second, and the largest limit of the group in force within it.
+create view group_starts_per_second as
+select
+    s.tenant_id,
+    s.limit_group,
+    datetime(s.second, 'unixepoch') as second,
+    s.starts,
+    iif(count(*) > count(h.limit_per_second), null, max(h.limit_per_second)) as limit_per_second,
+    count(*) = count(h.limit_per_second) and s.starts > max(h.limit_per_second) as over
+from (
+    select m.tenant_id, m.limit_group, a.started_at / 1000000 as second, count(*) as starts
+    from limit_group_members m
+    join starts a on a.destination_id = m.destination_id and a.claimed_at >= m.joined_at
+        and (m.left_at is null or a.claimed_at < m.left_at)
+    where a.carried_by is null
+    group by m.tenant_id, m.limit_group, a.started_at / 1000000
+) s
+join limit_group_history h on h.tenant_id = s.tenant_id and h.limit_group = s.limit_group
+    and h.in_force_from < (s.second + 1) * 1000000
+    and h.in_force_from >= coalesce(
+        (
+            select max(earlier.in_force_from) from limit_group_history earlier
+            where earlier.tenant_id = s.tenant_id and earlier.limit_group = s.limit_group
+                and earlier.in_force_from <= s.second * 1000000 - 500000
+        ),
+        0
+    )
+group by s.tenant_id, s.limit_group, s.second;

@@ -67,6 +67,8 @@ mod id_range;
 mod ingest;
 mod keys;
 mod ledger;
+mod limit_group;
+mod limit_groups;
 mod limit_requests;
 mod listen;
 mod managers;

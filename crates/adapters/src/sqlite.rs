@@ -43,6 +43,8 @@ mod health_book;
 mod ingest;
 mod keys;
 mod ledger;
+mod limit_group;
+mod limit_groups;
 mod limit_requests;
 mod lines;
 mod managers;

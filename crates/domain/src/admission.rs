@@ -37,6 +37,9 @@
 //! [`round`] asks the rule for many destinations at once, and shares what the
 //! fleet has room for between them.
 //!
+//! **Limit groups.** What several destinations may start together is the same rule once
+//! more, of all their permits ([`Group`]).
+//!
 //! Buckets are planned by `not_before` instead: the [`Meter`] is charged when
 //! a permit is planned, whether or not it starts, so the planned slots of any
 //! interval are at most `burst + r·t`; and as every start falls within
@@ -52,6 +55,7 @@
 
 mod crowd;
 mod decision;
+mod group;
 mod meter;
 mod plan;
 mod round;
@@ -63,6 +67,7 @@ use std::time::Duration;
 
 pub use crowd::Crowd;
 pub use decision::{Blocked, Decision, Look, Slot};
+pub use group::{GROUP_LEAD, Group, Member};
 pub use meter::Meter;
 use meter::{BUCKET_STARTS_MAX, counted_starts};
 pub use plan::{Gate, Opening, openings};
@@ -230,7 +235,16 @@ pub fn admit(
     places: u32,
     now: Timestamp,
 ) -> Decision {
-    let horizon = now + lead(policy);
-    let plan = Plan::new(policy, usage, now, horizon);
-    plan.decide(backlog, places)
+    admit_share(policy, usage, backlog, (places, u32::MAX), now)
+}
+
+/// The same, and no more than a share of what its group has room for.
+fn admit_share(
+    policy: &Policy,
+    usage: &Usage,
+    backlog: &Backlog,
+    (places, of_group): (u32, u32),
+    now: Timestamp,
+) -> Decision {
+    Plan::new(policy, usage, now).decide(backlog, (places, of_group))
 }

@@ -11,6 +11,8 @@ mod words;
 pub use drain::{Measured, Unknown, drains_in};
 pub use words::Reason;
 
+use std::sync::Arc;
+
 use crate::admission::{Backlog, Gate, Opening, PROGRESS, Usage, openings};
 use crate::destination::DestinationState;
 use crate::health::HoldReason;
@@ -93,6 +95,10 @@ impl Circumstances<'_> {
             DestinationState::Paused => return (Reason::Paused, None),
             DestinationState::Active => {}
         }
+        let group = self.usage.group.as_ref();
+        if group.is_some_and(|group| group.limits.is_paused()) {
+            return (Reason::ZeroLimit, None);
+        }
         if self.policy.rate == Rate::Paused {
             return match self.policy.allowed_per_minute {
                 Some(0) => (Reason::NotAllowed, None),
@@ -154,8 +160,10 @@ impl Circumstances<'_> {
             return (Reason::Permitted, Some(self.now));
         }
         // What made it wait is what the starts before it say.
+        let group = self.usage.group.as_ref();
         let before = Usage {
             outstanding: Vec::new(),
+            group: group.map(|group| Arc::new(group.without_permits())),
             ..self.usage.clone()
         };
         let reason = match (&self.policy.rate, self.binding(&before)) {
@@ -217,6 +225,7 @@ impl Circumstances<'_> {
 const fn of_gate(gate: Gate) -> Reason {
     match gate {
         Gate::Window(_) => Reason::Window,
+        Gate::Group(_) => Reason::Group,
         Gate::Spacing(_) => Reason::Spacing,
         Gate::Pace => Reason::Smart,
     }

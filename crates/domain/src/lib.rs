@@ -36,6 +36,7 @@ pub mod health;
 pub mod ids;
 pub mod ingest_limit;
 pub mod limit;
+pub mod limit_group;
 pub mod margin;
 pub mod notices;
 pub mod operations;

@@ -93,6 +93,50 @@ impl Margin {
     }
 }
 
+/// The margin of a limit that several destinations have together: their requests meet at
+/// the receiver, so what counts is the longest way of any of them and the shortest of any
+/// other. No less than a margin that one of them sets by hand.
+///
+/// ```
+/// use std::time::Duration;
+/// use domain::margin::{Margin, Spread, together};
+///
+/// let (second, millis) = (Duration::from_secs(1), Duration::from_millis);
+/// let spread = |least, most| Spread { least: millis(least), most: millis(most) };
+/// let measured = |spread| Margin::Measured { spread: Some(spread), cap: 0.01 };
+/// let (near, far) = (measured(spread(1, 2)), measured(spread(5, 7)));
+/// assert_eq!(together([near, far], second), millis(6));
+/// assert_eq!(together([near, Margin::Set(0.02)], second), millis(20));
+/// ```
+#[must_use]
+pub fn together(margins: impl IntoIterator<Item = Margin>, period: Duration) -> Duration {
+    let mut set = Duration::ZERO;
+    let mut measured: Option<Margin> = None;
+    for margin in margins {
+        let (spread, cap) = match margin {
+            Margin::Set(_) => {
+                set = set.max(margin.of(period));
+                continue;
+            }
+            Margin::Measured { spread, cap } => (spread, cap),
+        };
+        measured = Some(match measured {
+            Some(Margin::Measured {
+                spread: other,
+                cap: most,
+            }) => Margin::Measured {
+                spread: spread.zip(other).map(|(one, other)| Spread {
+                    least: one.least.min(other.least),
+                    most: one.most.max(other.most),
+                }),
+                cap: cap.max(most),
+            },
+            _ => margin,
+        });
+    }
+    measured.map_or(set, |measured| measured.of(period).max(set))
+}
+
 impl fmt::Display for Margin {
     /// For people: `measured`, or the part of the period.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

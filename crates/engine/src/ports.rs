@@ -8,7 +8,7 @@
 //! has to say no, [`Keys`] and [`Tenants`] are for authentication and
 //! for who administers the installation, [`Outbox`] is where users write events
 //! into it themselves, [`Operations`] and [`OperationsBook`] are where operators
-//! learn what they must know, [`Notices`] and [`Post`] carry it to people, [`Survey`] is what metrics are sampled from, [`Tallies`] counts what came of requests, [`Overview`] and [`Sessions`] are the dashboard's, [`EventTypes`] is the catalogue of the types that events have, and [`SecretStore`] as seen by those who sign;
+//! learn what they must know, [`Notices`] and [`Post`] carry it to people, [`Survey`] is what metrics are sampled from, [`Tallies`] counts what came of requests, [`Overview`] and [`Sessions`] are the dashboard's, [`LimitGroups`] are limits that several destinations have together, [`EventTypes`] is the catalogue of the types that events have, and [`SecretStore`] as seen by those who sign;
 //! [`Spans`] and [`TraceBook`] are for those who trace; a
 //! [`Vault`] closes and opens what that keeps, a [`Granter`] asks for tokens and a [`TokenBook`] says where there are none. Each method is one
 //! atomic business step over a batch, named for its caller. Its documentation
@@ -28,6 +28,7 @@ mod handshake;
 mod health;
 mod keys;
 mod layer;
+mod limit_groups;
 mod limit_requests;
 mod managers;
 mod notices;
@@ -62,6 +63,7 @@ pub use handshake::*;
 pub use health::*;
 pub use keys::*;
 pub use layer::StoreLayer;
+pub use limit_groups::*;
 pub use limit_requests::*;
 pub use managers::*;
 pub use notices::*;

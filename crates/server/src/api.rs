@@ -51,6 +51,7 @@ pub mod fleet;
 pub mod handshake;
 mod idempotency;
 pub mod keys;
+pub mod limit_groups;
 pub mod limit_requests;
 pub mod limits;
 pub mod links;
@@ -259,6 +260,12 @@ fn of_tenants() -> OpenApiRouter<App> {
         .routes(routes!(keys::identify))
         .routes(routes!(links::create, links::list))
         .routes(routes!(links::revoke))
+        .routes(routes!(limit_groups::list))
+        .routes(routes!(
+            limit_groups::show,
+            limit_groups::put,
+            limit_groups::delete
+        ))
         .routes(routes!(limit_requests::create))
         .routes(routes!(limit_requests::list))
         .routes(routes!(limit_requests::list_all))

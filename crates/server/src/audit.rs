@@ -8,6 +8,7 @@
 mod chart;
 pub mod collect;
 pub mod examine;
+pub mod groups;
 pub mod html;
 mod noted;
 pub mod render;

@@ -13,8 +13,8 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::commands::{
     api, attempt, audit, completions, dead_letters, demo, destination, event, event_type, import,
-    key, limit_request, link, listen, login, migrate, operations, operator, plan, router,
-    scheduler, secret_key, serve, tenant, tier, top, worker,
+    key, limit_group, limit_request, link, listen, login, migrate, operations, operator, plan,
+    router, scheduler, secret_key, serve, tenant, tier, top, worker,
 };
 use crate::config::{ConfigError, LogConfig, unknown};
 use crate::{commands, logging, open_files};
@@ -72,6 +72,9 @@ pub enum Command {
     /// the API.
     #[command(subcommand)]
     EventType(event_type::Command),
+    /// Limits that several destinations have together, over the API.
+    #[command(subcommand)]
+    LimitGroup(limit_group::Command),
     /// Send new events to a program that is being written, over the API.
     Listen(listen::Args),
     /// Take back attempts, over the API.
@@ -169,6 +172,7 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Destination(command) => commands::destination::run(command).await,
         Command::Event(command) => commands::event::run(command).await,
         Command::EventType(command) => commands::event_type::run(command).await,
+        Command::LimitGroup(command) => commands::limit_group::run(command).await,
         Command::Listen(args) => commands::listen::run(args).await,
         Command::Attempt(command) => commands::attempt::run(command).await,
         Command::DeadLetters(command) => commands::dead_letters::run(command).await,

@@ -12,6 +12,7 @@ pub mod event;
 pub mod event_type;
 pub mod import;
 pub mod key;
+pub mod limit_group;
 pub mod limit_request;
 pub mod link;
 pub mod listen;

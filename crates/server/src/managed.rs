@@ -129,6 +129,7 @@ impl Destinations for ManagedDestinations {
             oauth2: Some(oauth2),
             pass_traceparent: false,
             handshake: Handshake::None,
+            limit_group: None,
         };
         let (created, _) = service.create_destination(draft).await.map_err(refusal)?;
         let id = created.destination.id;
@@ -160,6 +161,7 @@ impl Destinations for ManagedDestinations {
             state: Some(wanted.state_after(now.state)).filter(|state| *state != now.state),
             pass_traceparent: None,
             handshake: None,
+            limit_group: None,
             limits: LimitsChange {
                 per_second: Some(limits.per_second),
                 per_minute: Some(limits.per_minute),

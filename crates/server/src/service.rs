@@ -14,6 +14,7 @@ use domain::external_id::ExternalId;
 use domain::handshake::Handshake;
 use domain::ids::{AttemptId, DestinationId, EventId, TenantId};
 use domain::ingest_limit::IngestLimit;
+use domain::limit_group::GroupName;
 use domain::policy::LimitSettings;
 use domain::redaction;
 use engine::ports::{
@@ -39,6 +40,7 @@ pub mod event_types;
 pub mod handshake;
 pub mod health;
 pub mod intake;
+pub mod limit_groups;
 pub mod limits;
 pub mod links;
 pub mod managed;
@@ -131,6 +133,7 @@ pub struct DestinationDraft {
     pub limits: LimitSettings,
     pub pass_traceparent: bool,
     pub handshake: Handshake,
+    pub limit_group: Option<GroupName>,
     pub secret: SecretDraft,
     /// `None` leaves those that it has; a new one has none.
     pub headers: Option<Vec<(String, Hidden)>>,
@@ -162,6 +165,8 @@ pub struct DestinationEdit {
     pub limits: LimitsChange,
     pub pass_traceparent: Option<bool>,
     pub handshake: Option<Handshake>,
+    /// `Some(None)` takes it out of its group.
+    pub limit_group: Option<Option<GroupName>>,
     /// All headers, as they shall be from now on.
     pub headers: Option<Vec<(String, Hidden)>>,
     /// `Some(None)` removes it.
@@ -268,6 +273,7 @@ impl Service {
     ) -> Result<(Described, MadeSecret), ServiceError> {
         self.check(&draft)?;
         ceilings::check(&self.ceiling().await?, &draft.limits)?;
+        self.check_group(draft.limit_group.as_ref(), None).await?;
         let wanted = Wanted {
             headers: draft.headers,
             certificate: draft.client_certificate,
@@ -283,6 +289,7 @@ impl Service {
             limits: draft.limits,
             pass_traceparent: draft.pass_traceparent,
             handshake: draft.handshake,
+            limit_group: draft.limit_group,
         };
         let (secret, made) = self.new_secret(new.id, &draft.secret)?;
         let mut sealed = vec![secret];
@@ -329,6 +336,8 @@ impl Service {
         self.check(&draft)?;
         let current = self.catalog.destination(self.tenant, found).await?;
         ceilings::check_change(&current, &draft.limits)?;
+        self.check_group(draft.limit_group.as_ref(), Some(found))
+            .await?;
         let wanted = Wanted {
             headers: draft.headers,
             certificate: draft.client_certificate,
@@ -347,6 +356,7 @@ impl Service {
             limits: Some(draft.limits),
             pass_traceparent: Some(draft.pass_traceparent),
             handshake: Some(draft.handshake),
+            limit_group: Some(draft.limit_group),
         };
         Ok((self.changed(found, &change, &singles).await?, None))
     }
@@ -429,6 +439,8 @@ impl Service {
             rules::event_types(event_types)?;
         }
         let filter = edit.filter.map(rules::filter).transpose()?;
+        let group = edit.limit_group.iter().flatten().next();
+        self.check_group(group, Some(id)).await?;
         let wanted = Wanted {
             headers: edit.headers,
             certificate: edit.client_certificate,
@@ -456,6 +468,7 @@ impl Service {
             limits,
             pass_traceparent: edit.pass_traceparent,
             handshake: edit.handshake,
+            limit_group: edit.limit_group,
         };
         self.changed(id, &change, &singles).await
     }

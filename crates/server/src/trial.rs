@@ -134,6 +134,7 @@ impl Trial {
                 limits: plan.limits,
                 pass_traceparent: false,
                 handshake: Handshake::None,
+                limit_group: None,
             };
             let (secret, sealed) = new_secret(vault, &mint, (DEFAULT_TENANT, new.id));
             keys.push(Key {

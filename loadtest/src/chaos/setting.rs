@@ -111,6 +111,7 @@ impl Site<'_> {
             limits: one.limits,
             pass_traceparent: false,
             handshake: Handshake::None,
+            limit_group: None,
         };
         let secret = [self.secrets.first(number, (tenant, new.id))?];
         let creating = stored.create_destination_with(tenant, &new, &secret);

@@ -22,6 +22,7 @@ pub mod held;
 pub mod idempotency;
 pub mod ingest;
 pub mod ledger;
+pub mod limit_groups;
 pub mod limits;
 pub mod managers;
 pub mod margin;
@@ -108,6 +109,19 @@ macro_rules! store_contract {
             unlimited_is_bounded_by_max_in_flight_alone
             without_limits_of_its_own_it_has_the_tiers
             one_limit_of_its_own_is_not_the_tiers
+        );
+        $crate::store_contract!(@module $world, limit_groups:
+            members_share_what_their_group_allows
+            no_window_of_a_group_holds_more_than_its_limit
+            members_that_run_at_once_do_not_both_take_what_is_free
+            a_member_keeps_its_own_limit
+            what_one_that_left_started_counts
+            a_deleted_member_has_left_and_its_starts_count
+            one_that_joins_gives_its_permits_back
+            a_cut_of_a_group_revokes_what_its_members_have_out
+            a_group_of_zero_pauses_its_members
+            groups_are_the_tenants
+            a_group_has_so_many_members_and_no_more
         );
         $crate::store_contract!(@module $world, coarse:
             a_coarse_limit_counts_started_and_finished

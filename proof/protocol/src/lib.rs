@@ -4,6 +4,8 @@
 //!   starts than its limit, and no event is lost.
 //! - [`sends`]: from a claim to its request's first byte, and back to the ledger. No
 //!   window of requests holds more than its limit, as they leave.
+//! - [`groups`]: two destinations and a limit that they have together. No window of both
+//!   holds more than that.
 //! - [`schedule`]: wake, take, finish, sweep. Work is never forgotten.
 //!
 //! A model is small: one destination, a few events, a few faults. In return
@@ -15,6 +17,7 @@
 
 pub mod admission;
 pub mod check;
+pub mod groups;
 pub mod schedule;
 pub mod sends;
 pub mod suite;

@@ -6,6 +6,7 @@
 
 use crate::admission::{self, Admission};
 use crate::check::{Report, check};
+use crate::groups::{self, Groups};
 use crate::schedule::{self, Left, WakeProtocol};
 use crate::sends::{self, Sends};
 
@@ -42,6 +43,12 @@ pub fn admission(depth: Depth) -> Vec<Part> {
 #[must_use]
 pub fn sends(depth: Depth) -> Vec<Part> {
     parts(depth, SENDS, |bounds| check(Sends::new(bounds), THREADS))
+}
+
+/// Checks limits that destinations have together.
+#[must_use]
+pub fn groups(depth: Depth) -> Vec<Part> {
+    parts(depth, GROUPS, |bounds| check(Groups::new(bounds), THREADS))
 }
 
 /// Checks the wake protocol.
@@ -83,6 +90,39 @@ const EVENTS: admission::Bounds = admission::Bounds {
     limits: &[2],
     changes: 0,
 };
+
+const GROUPS: &[Entry<groups::Bounds>] = &[
+    (
+        "two members at one a second, one of which joins or leaves",
+        Depth::Usual,
+        groups::Bounds {
+            attempts: [2, 1],
+            group: 1,
+            own: 2,
+            changes: 1,
+        },
+    ),
+    (
+        "two members at two a second, each at one",
+        Depth::Usual,
+        groups::Bounds {
+            attempts: [2, 1],
+            group: 2,
+            own: 1,
+            changes: 0,
+        },
+    ),
+    (
+        "two members at two a second, with more to send, that join and leave",
+        Depth::Deeper,
+        groups::Bounds {
+            attempts: [2, 2],
+            group: 2,
+            own: 2,
+            changes: 1,
+        },
+    ),
+];
 
 const ADMISSION: &[Entry<admission::Bounds>] = &[
     ("three events at two a second", Depth::Usual, EVENTS),

@@ -207,6 +207,7 @@ impl<'a> World<'a> {
                 limits: *limits,
                 pass_traceparent: false,
                 handshake: Handshake::None,
+                limit_group: None,
             };
             let secrets = match world.parts.around.sabotage {
                 Some(Sabotage::ForgetsSecrets) => Vec::new(),

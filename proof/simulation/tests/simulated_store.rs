@@ -47,6 +47,7 @@ async fn store_with(per_second: u32, head_start: Duration) -> SimulatedStore {
         limits: limits(per_second),
         pass_traceparent: false,
         handshake: Handshake::None,
+        limit_group: None,
     };
     let created = store.shipped().create_destination(DEFAULT_TENANT, &new);
     created.await.unwrap();

@@ -123,6 +123,7 @@ impl World {
             },
             pass_traceparent: false,
             handshake: Handshake::None,
+            limit_group: None,
         };
         let created = self.store.shipped().create_destination(tenant, &new);
         created.await.unwrap();

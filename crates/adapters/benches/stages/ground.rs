@@ -127,6 +127,7 @@ impl Ground {
                 limits,
                 pass_traceparent: false,
                 handshake: Handshake::None,
+                limit_group: None,
             };
             let created = catalog.create_destination(DEFAULT_TENANT, &new);
             self.runtime.block_on(created).unwrap();

@@ -2,7 +2,7 @@
 //!
 //! The lock and the reading are two statements. In one, the reading would be
 //! of the snapshot from before the lock, and two schedulers that met would
-//! both admit the same free places.
+//! both admit the same free places. Members of limit groups lock these as well, in between.
 
 use std::collections::{HashMap, HashSet};
 
@@ -16,6 +16,7 @@ use uuid::Uuid;
 use super::connect::BEGIN_UNFLUSHED;
 use super::destinations::{Found, Known, lock, read_destinations};
 use super::failure::Failure;
+use super::limit_group;
 use super::mark::{fold_starts, mark_admitted, remember};
 use super::plan::{Plan, Read};
 use super::usage::{self, Question};
@@ -47,7 +48,7 @@ pub(super) async fn admit(pool: &PgPool, runs: &[Run], room: &Room) -> Result<Ad
         .collect();
     let result = |run: &Run| match decided.remove(&run.destination) {
         Some(result) => result,
-        // Somebody else's lock, or the same destination twice in one batch.
+        // Somebody else's lock, of it or of its group; or it is in the batch twice.
         None if locked.contains(&run.destination.0) => gone_or_skipped(&found, run),
         None if found.contains_key(&run.destination) => RunResult::Skipped,
         None => RunResult::Gone,
@@ -66,23 +67,36 @@ fn gone_or_skipped(found: &HashMap<DestinationId, Found>, run: &Run) -> RunResul
     }
 }
 
-/// Those that are locked and there, with what is used of their limits.
+/// Those that are locked and there, with what is used of their limits; of members of a
+/// limit group those whose group is locked as well.
 async fn read_runs(
     connection: &mut PgConnection,
     runs: &[Run],
     locked: &HashSet<Uuid>,
     known: &Known,
 ) -> Result<Vec<Read>, Failure> {
-    let mut once = HashSet::new();
-    let ours: Vec<(&Run, &Found)> = (runs.iter())
-        .filter(|run| locked.contains(&run.destination.0) && once.insert(run.destination))
-        .filter_map(|run| Some((run, known.found.get(&run.destination)?)))
-        .filter(|(_, destination)| !destination.deleted)
-        .collect();
-    let questions: Vec<Question<'_>> = (ours.iter())
-        .map(|(_, destination)| Question::of(destination))
+    let admitting = || {
+        let found = known.found.values();
+        found.filter(|one| locked.contains(&one.id.0) && !one.deleted)
+    };
+    let group_locks = limit_group::lock(connection, admitting()).await?;
+    let ours: HashMap<DestinationId, &Found> = admitting()
+        .filter(|one| match &one.limit_group {
+            Some(name) => group_locks.contains(&(one.tenant, name.clone())),
+            None => true,
+        })
+        .map(|one| (one.id, one))
         .collect();
     let asked_at = (known.now, known.open);
+    let groups = limit_group::read(connection, ours.values().copied(), asked_at).await?;
+    let mut once = HashSet::new();
+    let ours: Vec<(&Run, &Found)> = (runs.iter())
+        .filter(|run| once.insert(run.destination))
+        .filter_map(|run| Some((run, *ours.get(&run.destination)?)))
+        .collect();
+    let questions: Vec<Question<'_>> = (ours.iter())
+        .map(|(_, destination)| Question::of(destination, &groups))
+        .collect();
     let mut readings = usage::read(connection, &questions, asked_at).await?;
     Ok((ours.into_iter())
         .filter_map(|(run, destination)| {

@@ -7,6 +7,7 @@ use domain::filter::Filter;
 use domain::handshake::Handshake;
 use domain::ids::{DestinationId, TenantId};
 use domain::limit::Count;
+use domain::limit_group::GroupName;
 use domain::policy::LimitSettings;
 use domain::time::{Timestamp, micros};
 use engine::ports::{
@@ -46,6 +47,7 @@ struct Row {
     now: i64,
     pass_traceparent: bool,
     handshake: String,
+    limit_group: Option<String>,
     created_at: i64,
 }
 
@@ -83,6 +85,7 @@ impl Row {
             spread: spread(&self.response_times, self.now),
             pass_traceparent: self.pass_traceparent,
             handshake: word("destinations", "handshake", self.id, &self.handshake)?,
+            limit_group: self.limit_group.map(GroupName::kept),
             created_at: Timestamp::from_micros(self.created_at),
             name: self.name,
             url: self.url,
@@ -124,7 +127,7 @@ macro_rules! select {
         array[r.least_micros, micros(r.least_at), r.most_micros, micros(r.most_at)]
             as response_times,
         micros(clock_timestamp()) as now,
-        d.pass_traceparent, d.handshake, micros(d.created_at) as created_at
+        d.pass_traceparent, d.handshake, d.limit_group, micros(d.created_at) as created_at
     from destinations d
     join tenants n on n.id = d.tenant_id
     join tiers t on t.name = n.tier
@@ -257,10 +260,10 @@ pub(super) async fn create_destination(
             id, tenant_id, name, url, event_types,
             limit_per_second, limit_per_minute, limit_per_hour, limit_per_day,
             burst, max_in_flight, unlimited, shape, safety_margin, pass_traceparent, external_id,
-            margin_cap, count, filter, handshake
+            margin_cap, count, filter, handshake, limit_group
         )
         select $1, n.id, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16,
-            $17, $18, $19::text::jsonb, $20
+            $17, $18, $19::text::jsonb, $20, $21
         from tenants n where n.id = $2 and n.deleted_at is null",
     )
     .bind(new.id.0)
@@ -283,6 +286,7 @@ pub(super) async fn create_destination(
     .bind(new.limits.count.map(Count::as_str))
     .bind(new.filter.as_ref().map(Filter::to_string))
     .bind(new.handshake.as_str())
+    .bind(new.limit_group.as_ref().map(GroupName::as_str))
     .execute(connection)
     .await?;
     match created.rows_affected() {
@@ -409,7 +413,8 @@ pub(super) async fn update(
             margin_cap = case when $7 then $19 else d.margin_cap end,
             count = case when $7 then $20 else d.count end,
             filter = case when $21 then $22::text::jsonb else d.filter end,
-            handshake = coalesce($23, d.handshake)
+            handshake = coalesce($23, d.handshake),
+            limit_group = case when $24 then $25 else d.limit_group end
         where d.id = $1 and d.tenant_id = $2 and d.deleted_at is null",
     )
     .bind(id.0)
@@ -435,6 +440,15 @@ pub(super) async fn update(
     .bind(change.filter.is_some())
     .bind(change.filter.iter().flatten().next().map(Filter::to_string))
     .bind(change.handshake.map(Handshake::as_str))
+    .bind(change.limit_group.is_some())
+    .bind(
+        change
+            .limit_group
+            .iter()
+            .flatten()
+            .next()
+            .map(GroupName::as_str),
+    )
     .execute(connection)
     .await?;
     Ok(())

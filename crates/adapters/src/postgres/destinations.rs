@@ -7,6 +7,7 @@ use domain::batch::BatchRules;
 use domain::destination::in_force;
 use domain::health::is_failing;
 use domain::ids::{DestinationId, Epoch, TenantId};
+use domain::limit_group::GroupName;
 use domain::policy::Policy;
 use domain::smart::Effective;
 use domain::time::Timestamp;
@@ -61,6 +62,8 @@ pub(super) struct Found {
     pub(super) failing: bool,
     /// Its requests are batches.
     pub(super) batch: Option<BatchRules>,
+    /// Its starts count for that group as well.
+    pub(super) limit_group: Option<GroupName>,
 }
 
 /// What is known before anything is counted.
@@ -107,6 +110,7 @@ struct DestinationRow {
     smart_max_in_flight: Option<i32>,
     batch: Vec<Option<i32>>,
     response_times: Ends,
+    limit_group: Option<String>,
 }
 
 /// The destinations that are there, locked or not.
@@ -147,7 +151,8 @@ pub(super) async fn read_destinations(
             s.per_second as smart_per_second, s.max_in_flight as smart_max_in_flight,
             array[d.batch_max_events, d.batch_max_bytes, d.batch_max_wait_ms] as batch,
             array[r.least_micros, micros(r.least_at), r.most_micros, micros(r.most_at)]
-                as response_times
+                as response_times,
+            d.limit_group
         from clock
         left join destinations d on d.id = any ($1)
         left join tenants n on n.id = d.tenant_id
@@ -224,5 +229,6 @@ fn found(id: Uuid, row: &DestinationRow) -> Result<Found, Failure> {
         probing: row.probing,
         failing: is_failing(count(i64::from(row.failures)), row.probing),
         batch: batch_settings(&row.batch).rules(),
+        limit_group: row.limit_group.clone().map(GroupName::kept),
     })
 }

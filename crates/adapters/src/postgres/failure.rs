@@ -168,6 +168,10 @@ fn refusal(error: &dyn sqlx::error::DatabaseError) -> Option<CatalogError> {
             let (_, field) = constraint.split_once("_check_")?;
             (field, "is outside what the store's constraints allow")
         }
+        "23503" => {
+            let (_, field) = constraint.split_once("_check_")?;
+            (field, "is not there: create it first")
+        }
         "23505" if constraint.ends_with("_by_external_id") => ("external_id", "is there already"),
         "23505" => ("id", "is there already"),
         _ => return None,

@@ -16,6 +16,7 @@ use uuid::Uuid;
 use super::PostgresStore;
 use super::destinations::{Known, read_destinations};
 use super::failure::{Failure, retried};
+use super::limit_group;
 use super::rows::{count, integer, time, word};
 use super::secrets;
 use super::usage::{self, Question};
@@ -150,11 +151,12 @@ async fn standings(pool: &PgPool, asked: &[DestinationId]) -> Result<Vec<Surveye
         .filter_map(|id| found.get(id))
         .filter(|destination| !destination.deleted)
         .collect();
+    let groups = limit_group::read(&mut connection, living.iter().copied(), (now, open)).await?;
     let questions: Vec<Question<'_>> = (living.iter())
         .map(|destination| Question {
             // The starts that a bucket is judged by.
             recount: true,
-            ..Question::of(destination)
+            ..Question::of(destination, &groups)
         })
         .collect();
     let mut readings = usage::read(&mut connection, &questions, (now, open)).await?;

@@ -267,6 +267,13 @@ async fn change_tenant(
         .ok_or(Failure::NotFound("tenant"))
 }
 
+/// Its limit groups: the history after what writes into it.
+const FORGET: [&str; 3] = [
+    "-- retain: its limit groups\ndelete from limit_groups where tenant_id = $1",
+    "-- retain: what they allowed\ndelete from limit_group_history where tenant_id = $1",
+    "-- retain: a deleted tenant\ndelete from tenants where id = $1",
+];
+
 /// What opens a tenant's doors.
 const CLOSE: [&str; 6] = [
     "-- delete_tenant: those who administer it look at their own again
@@ -390,10 +397,10 @@ pub(super) async fn forget(connection: &mut PgConnection, tenants: &[Uuid]) -> R
     for tenant in over {
         // Somebody may have looked at it since.
         close(&mut *connection, tenant).await?;
-        sqlx::query("-- retain: a deleted tenant\ndelete from tenants where id = $1")
-            .bind(tenant)
-            .execute(&mut *connection)
-            .await?;
+        for sql in FORGET {
+            let deleting = sqlx::query(sql).bind(tenant);
+            deleting.execute(&mut *connection).await?;
+        }
     }
     Ok(())
 }

@@ -2,10 +2,11 @@
 //! statement: one snapshot, so no permit slips from one list to another.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use domain::admission::{
-    Backlog, Bucket, CoarseStarts, Meter, Newest, Outstanding, Usage, newest_claims, newest_starts,
-    next_due, read_ahead,
+    Backlog, Bucket, CoarseStarts, Group, Meter, Newest, Outstanding, Usage, newest_claims,
+    newest_starts, next_due, read_ahead,
 };
 use domain::batch::{self, BatchRules, Leader, Lines, openings};
 use domain::ids::{AttemptId, DestinationId, Epoch, PermitNumber};
@@ -20,6 +21,7 @@ use uuid::Uuid;
 use super::destinations::Found;
 use super::failure::Failure;
 use super::id_range::IdRange;
+use super::limit_group::{self, Groups};
 use super::rows::{count, integer, time};
 
 /// Starts of a coarse limit that are in no bucket and yet final: above this
@@ -43,11 +45,12 @@ pub(super) struct Question<'a> {
     pub(super) deferred_until: Option<Timestamp>,
     pub(super) probing: bool,
     pub(super) batch: Option<BatchRules>,
+    pub(super) group: Option<&'a Arc<Group>>,
 }
 
 impl<'a> Question<'a> {
     /// For what admits at this destination.
-    pub(super) fn of(destination: &'a Found) -> Self {
+    pub(super) fn of(destination: &'a Found, groups: &'a Groups) -> Self {
         Self {
             destination: destination.id,
             policy: &destination.policy,
@@ -59,6 +62,7 @@ impl<'a> Question<'a> {
             deferred_until: destination.deferred_until,
             probing: destination.probing,
             batch: destination.batch,
+            group: limit_group::of(groups, destination),
         }
     }
 }
@@ -180,7 +184,10 @@ impl Scope {
             Rate::Paused | Rate::Unlimited => &[],
         };
         let since = |limit: &Limit| (now - policy.stretched(*limit)).as_micros();
-        let most = read_ahead(policy);
+        let alone = read_ahead(policy);
+        let most = question
+            .group
+            .map_or(alone, |group| Group::read_ahead(&group.limits, alone));
         let ahead = question.batch.map_or(most, |rules| rules.read_ahead(most));
         let coarse = |period: Period| {
             let of_period = |limit: &&Limit| limit.period == period && limit.is_coarse();
@@ -496,6 +503,7 @@ fn reading(row: Row, question: &Question<'_>, scope: &Scope, now: Timestamp) -> 
         held_until: question.held_until,
         deferred_until: question.deferred_until,
         probing: question.probing,
+        group: question.group.cloned(),
     };
     let backlog = Backlog {
         due: u32::try_from(due.waiting.len()).unwrap_or(u32::MAX),

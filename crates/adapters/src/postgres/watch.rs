@@ -19,6 +19,7 @@ use uuid::Uuid;
 use super::destinations::{Known, read_destinations};
 use super::failure::Failure;
 use super::fleet::fleet;
+use super::limit_group;
 use super::rows::count;
 use super::secrets;
 use super::usage::{self, Question};
@@ -168,11 +169,12 @@ async fn look(
     let living: Vec<_> = (found.values())
         .filter(|destination| !destination.deleted)
         .collect();
+    let groups = limit_group::read(connection, living.iter().copied(), (now, open)).await?;
     let questions: Vec<Question<'_>> = (living.iter())
         .map(|destination| Question {
             // The starts that a bucket is judged by.
             recount: true,
-            ..Question::of(destination)
+            ..Question::of(destination, &groups)
         })
         .collect();
     let readings = usage::read(connection, &questions, (now, open)).await?;

@@ -2,11 +2,14 @@
 
 use std::collections::HashSet;
 
-use domain::admission::{Backlog, Candidate, Decided, Meter, Usage, next_due, read_ahead, round};
+use domain::admission::{
+    Backlog, Candidate, Decided, Group, Meter, Usage, next_due, read_ahead, round,
+};
 use domain::batch::{self, BatchRules, Leader, Lines, openings};
 use domain::destination::{DestinationState, in_force};
 use domain::health::is_failing;
 use domain::ids::{AttemptId, DestinationId, Epoch, PermitNumber, TenantId};
+use domain::limit_group::GroupName;
 use domain::permit::Permit;
 use domain::policy::Policy;
 use domain::share::Room;
@@ -17,6 +20,7 @@ use engine::ports::{Admitted, Run, RunResult};
 use rusqlite::{Row, Transaction};
 
 use super::fault::Fault;
+use super::limit_group::Groups;
 use super::lines;
 use super::response_times::spread;
 use super::rows::{
@@ -37,7 +41,7 @@ const DESTINATION: &str = "
         d.batch_max_events, d.batch_max_bytes, d.batch_max_wait_ms,
         nullif(iif(p.next_look_at is null, 0, coalesce(p.deferred_until, 0)), 0),
         coalesce(h.failures, 0), r.least_micros, r.least_at, r.most_micros, r.most_at,
-        d.allowed_per_minute
+        d.allowed_per_minute, d.limit_group
     from destinations d
     join tenants n on n.id = d.tenant_id
     join tiers t on t.name = n.tier
@@ -113,11 +117,12 @@ pub(super) fn admit_runs(
     room: &Room,
 ) -> Result<Admitted, Fault> {
     let mut seen = HashSet::new();
+    let mut groups = Groups::default();
     let mut read = |run: &Run| {
         // A destination that is named twice is decided once: the second
         // decision would not know of the first.
         match seen.insert(run.destination) {
-            true => Read::of(tx, now, run),
+            true => Read::of(tx, now, run, &mut groups),
             false => Ok(None),
         }
     };
@@ -155,17 +160,28 @@ struct Read {
 
 impl Read {
     /// `None` if there is no such destination any more.
-    fn of(tx: &Transaction<'_>, now: Timestamp, run: &Run) -> Result<Option<Self>, Fault> {
+    fn of(
+        tx: &Transaction<'_>,
+        now: Timestamp,
+        run: &Run,
+        groups: &mut Groups,
+    ) -> Result<Option<Self>, Fault> {
         let key = run.destination.to_string();
         let Some(row) = first(tx, DESTINATION, [&key], |row| destination(row, now))? else {
             return Ok(None);
         };
         let mut usage = row.usage;
         read_usage(tx, now, &key, &row.policy, &mut usage)?;
+        if let Some(name) = row.limit_group {
+            usage.group = groups.read(tx, now, (row.tenant.0, name))?;
+        }
         let asked = Asked {
             destination: &key,
             number: row.last_permit + 1,
-            most: read_ahead(&row.policy),
+            most: match &usage.group {
+                Some(group) => Group::read_ahead(&group.limits, read_ahead(&row.policy)),
+                None => read_ahead(&row.policy),
+            },
             batch: row.batch,
         };
         let (due, next_due) = read_backlog(tx, now, &asked)?;
@@ -243,6 +259,7 @@ struct Destination {
     tenant: (TenantId, Option<u32>),
     batch: Option<BatchRules>,
     failing: bool,
+    limit_group: Option<GroupName>,
 }
 
 fn destination(row: &Row<'_>, now: Timestamp) -> Result<Destination, Fault> {
@@ -272,6 +289,7 @@ fn destination(row: &Row<'_>, now: Timestamp) -> Result<Destination, Fault> {
         tenant: (word(row, 29, ("tenants", "id"))?, row.get(30)?),
         batch: batch_settings(row, 31)?.rules(),
         failing: is_failing(row.get(35)?, usage.probing),
+        limit_group: row.get::<_, Option<String>>(41)?.map(GroupName::kept),
         usage,
     })
 }
@@ -296,7 +314,7 @@ pub(super) fn reading(
         destination,
         republish: false,
     };
-    let Some(read) = Read::of(tx, now, &run)? else {
+    let Some(read) = Read::of(tx, now, &run, &mut Groups::default())? else {
         return Ok(None);
     };
     let backlog = read.candidate.backlog();

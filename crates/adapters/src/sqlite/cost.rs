@@ -16,8 +16,8 @@ use uuid::Uuid;
 
 use super::lines::Lines;
 use super::{
-    admit, claim, fleet, found_attempts, ingest, ledger, migrate, over, prepare, reap, record,
-    rows, survey, sweep, usage, watch,
+    admit, claim, fleet, found_attempts, ingest, ledger, limit_group, migrate, over, prepare, reap,
+    record, rows, survey, sweep, usage, watch,
 };
 
 const ID: Uuid = Uuid::from_u128(0xd);
@@ -36,8 +36,10 @@ fn with_rows(size: u32) -> Connection {
     Lines::follow(&connection).unwrap();
     let now = NOW.as_micros();
     let insert = format!(
-        "insert into destinations (id, tenant_id, url, limit_per_second, limit_per_hour, alert_backlog)
-        values ('{ID}', '{TENANT}', 'https://x.example/', 100, 5000, 300);
+        "insert into limit_groups (tenant_id, name, limit_per_second) values ('{TENANT}', 'x', 2000);
+        insert into destinations
+            (id, tenant_id, url, limit_per_second, limit_per_hour, alert_backlog, limit_group)
+        values ('{ID}', '{TENANT}', 'https://x.example/', 100, 5000, 300, 'x');
         insert into events (id, tenant_id, content_type, payload, created_at)
         values ('{EVENT}', '{TENANT}', 'text/plain', x'00', 0);
         create temp table n (n integer primary key);
@@ -114,7 +116,12 @@ fn cost(size: u32) -> [i32; 6] {
     let far = SurveyRules { page: 10, far: 300 };
     let page = survey::backlogs(&tx, NOW, None, &far).unwrap();
     assert_eq!(page.backlogs[0].waiting(), 600);
-    let admission = [&admit::MEASURED[..], &usage::MEASURED[..]].concat();
+    let admission = [
+        &admit::MEASURED[..],
+        &usage::MEASURED[..],
+        &limit_group::MEASURED[..],
+    ]
+    .concat();
     rows::execute(&tx, CUT, []).unwrap();
     [
         &admission[..],

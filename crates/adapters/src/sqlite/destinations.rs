@@ -6,6 +6,7 @@ use domain::filter::Filter;
 use domain::handshake::Handshake;
 use domain::ids::{DestinationId, TenantId};
 use domain::limit::Count;
+use domain::limit_group::GroupName;
 use domain::policy::LimitSettings;
 use domain::time::Timestamp;
 use engine::ports::{
@@ -26,7 +27,8 @@ const SELECT: &str = "
         d.id, d.tenant_id, d.name, d.url, d.event_types, d.state, d.created_at,
         d.pass_traceparent, (select now from store_clock),
         r.least_micros, r.least_at, r.most_micros, r.most_at, d.external_id,
-        c.per_second, c.at_once, c.in_flight, d.filter, d.handshake, d.allowed_per_minute
+        c.per_second, c.at_once, c.in_flight, d.filter, d.handshake, d.allowed_per_minute,
+        d.limit_group
     from destinations d
     join tenants n on n.id = d.tenant_id
     join tiers t on t.name = n.tier
@@ -38,9 +40,9 @@ const INSERT: &str = "
     insert into destinations (id, tenant_id, name, url, event_types, limit_per_second,
         limit_per_minute, limit_per_hour, limit_per_day, unlimited, burst, shape, max_in_flight,
         safety_margin, created_at, pass_traceparent, external_id, margin_cap, count, filter,
-        handshake)
+        handshake, limit_group)
     values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19,
-        ?20, ?21)";
+        ?20, ?21, ?22)";
 
 /// One statement, so that the trigger sees one change.
 const CHANGE: &str = "
@@ -62,7 +64,8 @@ const CHANGE: &str = "
         margin_cap = iif(?7, ?19, margin_cap),
         count = iif(?7, ?20, count),
         filter = iif(?21, ?22, filter),
-        handshake = coalesce(?23, handshake)
+        handshake = coalesce(?23, handshake),
+        limit_group = iif(?24, ?25, limit_group)
     where id = ?1 and tenant_id = ?2 and deleted_at is null";
 
 const CALLED: &str = "
@@ -182,6 +185,7 @@ pub(super) fn create(
             limits.count.map(Count::as_str),
             new.filter.as_ref().map(Filter::to_string),
             new.handshake.as_str(),
+            new.limit_group.as_ref().map(GroupName::as_str),
         ];
         execute(tx, INSERT, row)
     })?;
@@ -284,6 +288,13 @@ pub(super) fn change(
             change.filter.is_some(),
             change.filter.iter().flatten().next().map(Filter::to_string),
             change.handshake.map(Handshake::as_str),
+            change.limit_group.is_some(),
+            change
+                .limit_group
+                .iter()
+                .flatten()
+                .next()
+                .map(GroupName::as_str),
         ];
         execute(tx, CHANGE, row)
     })?;
@@ -384,6 +395,7 @@ fn destination(row: &Row<'_>) -> Result<Destination, Fault> {
         spread: spread(row, 28, time(row, 27)?)?,
         pass_traceparent: row.get(26)?,
         handshake: word(row, 37, ("destinations", "handshake"))?,
+        limit_group: row.get::<_, Option<String>>(39)?.map(GroupName::kept),
         created_at: time(row, 25)?,
     })
 }

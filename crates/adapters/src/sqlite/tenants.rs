@@ -93,9 +93,12 @@ const EMPTIED: &str = "
     -- reap: it has none any more
     update tenants set emptied_at = ?2 where id = ?1";
 
-const FORGET: &str = "
-    -- retain: a deleted tenant
-    delete from tenants where id = ?1";
+/// Its limit groups: the history after what writes into it.
+const FORGET: [&str; 3] = [
+    "-- retain: its limit groups\ndelete from limit_groups where tenant_id = ?1",
+    "-- retain: what they allowed\ndelete from limit_group_history where tenant_id = ?1",
+    "-- retain: a deleted tenant\ndelete from tenants where id = ?1",
+];
 
 const CAN_BE_FORGOTTEN: &str = "
     -- retain: has a deleted tenant no destination any more
@@ -274,10 +277,9 @@ pub(super) fn forget(tx: &Transaction<'_>, tenant: &str) -> Result<(), Fault> {
         return Ok(());
     }
     // Somebody may have looked at it since.
-    for sql in CLOSE {
+    for sql in CLOSE.into_iter().chain(FORGET) {
         execute(tx, sql, [tenant])?;
     }
-    execute(tx, FORGET, [tenant])?;
     Ok(())
 }
 

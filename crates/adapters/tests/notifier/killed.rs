@@ -114,6 +114,7 @@ pub(crate) async fn furnish(store: &(impl Store + Catalog + OperationsBook)) {
         limits: LimitSettings::EXACT,
         pass_traceparent: false,
         handshake: Handshake::None,
+        limit_group: None,
     };
     let alerts = |backlog| AlertsChange {
         backlog: Some(Some(backlog)),

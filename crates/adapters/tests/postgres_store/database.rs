@@ -187,6 +187,7 @@ impl Database {
             limits,
             pass_traceparent: false,
             handshake: Handshake::None,
+            limit_group: None,
         };
         self.store
             .create_destination(DEFAULT_TENANT, &new)

@@ -88,6 +88,8 @@ pub enum Blocked {
     Hold,
     /// A limit, until its next slot.
     Limit,
+    /// The limit of its group, until that has a slot for it.
+    Group,
     /// `max_in_flight`.
     Concurrency,
     /// The workers' places, all destinations together.
@@ -104,6 +106,7 @@ impl Blocked {
             Self::Paused => "paused",
             Self::Hold => "hold",
             Self::Limit => "limit",
+            Self::Group => "group",
             Self::Concurrency => "concurrency",
             Self::Places => "places",
             Self::Counting => "counting",

@@ -9,8 +9,8 @@ pub use openings::{Gate, Opening, openings};
 use super::crowd::Crowd;
 use super::window::Window;
 use super::{
-    Backlog, Blocked, CROWDED_FLOOR, Decision, GRACE, LOOK_WHEN_CROWDED, Look, MAX_BATCH, MIN_LEAD,
-    Meter, Outstanding, SLACK, Slot, Usage, lead,
+    Backlog, Blocked, CROWDED_FLOOR, Decision, GRACE, GROUP_LEAD, LOOK_WHEN_CROWDED, Look,
+    MAX_BATCH, MIN_LEAD, Meter, Outstanding, SLACK, Slot, Usage, lead,
 };
 use crate::limit::{Count, Limit};
 use crate::policy::{Limited, Pacing, Policy, Rate};
@@ -30,12 +30,8 @@ pub(super) struct Plan<'a> {
 }
 
 impl<'a> Plan<'a> {
-    pub(super) fn new(
-        policy: &'a Policy,
-        usage: &'a Usage,
-        now: Timestamp,
-        horizon: Timestamp,
-    ) -> Self {
+    pub(super) fn new(policy: &'a Policy, usage: &'a Usage, now: Timestamp) -> Self {
+        let horizon = now + lead_of(policy, usage);
         let from = usage.admits_from().map_or(now, |until| until.max(now));
         let mut plan = Self {
             policy,
@@ -52,7 +48,8 @@ impl<'a> Plan<'a> {
         plan
     }
 
-    pub(super) fn decide(&self, backlog: &Backlog, places: u32) -> Decision {
+    /// `places` are the fleet's, `of_group` what its group leaves to it.
+    pub(super) fn decide(&self, backlog: &Backlog, (places, of_group): (u32, u32)) -> Decision {
         let stopped = |blocked, look| Decision {
             slots: Vec::new(),
             look,
@@ -60,7 +57,8 @@ impl<'a> Plan<'a> {
             meter: self.meter,
             crowd: None,
         };
-        if self.policy.rate == Rate::Paused {
+        let group = self.usage.group.as_ref();
+        if self.policy.rate == Rate::Paused || group.is_some_and(|group| group.limits.is_paused()) {
             return stopped(Blocked::Paused, Look::Idle);
         }
         if self.usage.incomplete {
@@ -82,10 +80,18 @@ impl<'a> Plan<'a> {
         let free = most
             .saturating_sub(queued)
             .saturating_sub(self.usage.in_flight);
-        let cap = backlog.due.min(free).min(places).min(MAX_BATCH);
-        let (slots, meter) = self.slots(cap);
+        let cap = backlog
+            .due
+            .min(free)
+            .min(places)
+            .min(of_group)
+            .min(MAX_BATCH);
+        let (slots, meter, by_group) = self.slots(cap);
         let given = u32::try_from(slots.len()).unwrap_or(u32::MAX);
-        let blocked = self.what_blocks(given, backlog, free, places);
+        let blocked = match self.what_blocks(given, backlog, free, places) {
+            Some(Blocked::Limit) if by_group || given >= of_group => Some(Blocked::Group),
+            other => other,
+        };
         let used = most.saturating_sub(free) + given;
         Decision {
             look: self.look(&slots, meter, backlog, blocked),
@@ -125,60 +131,42 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// Up to `cap` slots within the horizon, and the bucket's level after them.
-    fn slots(&self, cap: u32) -> (Vec<Slot>, Meter) {
+    /// Up to `cap` slots within the horizon, the bucket's level after them, and whether it
+    /// is the group that has no more.
+    fn slots(&self, cap: u32) -> (Vec<Slot>, Meter, bool) {
         let mut windows = self.windows(Counted::ToBeSafe);
-        let mut meter = self.meter;
+        let (mut meter, mut by_group) = (self.meter, false);
         let mut slots: Vec<Slot> = Vec::new();
         while slots.len() < cap as usize {
             let earliest = slots.last().map_or(self.from, |slot| slot.not_before);
-            let Some(not_before) = self.next_slot(&mut windows, meter, earliest) else {
+            let at = self.next_slot(&windows, meter, earliest);
+            let Some(not_before) = at.filter(|at| *at <= self.horizon) else {
+                by_group = windows.group_opens_after(self.horizon);
                 break;
             };
-            if not_before > self.horizon {
-                break;
-            }
             if let Some(pacing) = self.pacing() {
                 meter = meter.charged(pacing, self.refill_micros(pacing), not_before);
             }
-            self.take(&mut windows, not_before);
+            windows.take(not_before);
             slots.push(Slot {
                 not_before,
                 deadline: not_before + self.patience(),
             });
         }
-        (slots, meter)
+        (slots, meter, by_group)
     }
 
     /// The next instant, `earliest` or later, that every window and the bucket
     /// allow; `None` where a window waits for a start that has no time yet.
-    fn next_slot(
-        &self,
-        windows: &mut [Window],
-        meter: Meter,
-        earliest: Timestamp,
-    ) -> Option<Timestamp> {
+    fn next_slot(&self, windows: &Windows, meter: Meter, earliest: Timestamp) -> Option<Timestamp> {
         let mut at = earliest;
-        for window in windows.iter_mut() {
+        for window in windows.all() {
             at = at.max(window.opens()?);
         }
         if let Some(pacing) = self.pacing() {
             at = meter.next_token(pacing, self.refill_micros(pacing), at);
         }
         Some(at)
-    }
-
-    /// Takes a slot of every window. The pace counts it where it is, the limits
-    /// at its deadline, which is later than anything that matters to this run.
-    fn take(&self, windows: &mut [Window], slot: Timestamp) {
-        let (pace, limits) = match (self.policy.pace, windows.split_last_mut()) {
-            (Some(_), Some((pace, limits))) => (Some(pace), limits),
-            _ => (None, windows),
-        };
-        limits.iter_mut().for_each(Window::take);
-        if let Some(pace) = pace {
-            pace.start_at([slot].into_iter());
-        }
     }
 
     /// When to look again.
@@ -244,18 +232,27 @@ impl<'a> Plan<'a> {
     /// answers count is answered at once; `None` where that has no time yet.
     fn reopens(&self, slots: &[Slot], meter: Meter) -> Option<Timestamp> {
         let mut windows = self.windows(Counted::OnTime);
-        for window in &mut windows {
+        for window in windows.all_mut() {
             window.start_at(slots.iter().map(|slot| slot.not_before));
         }
         let earliest = slots.last().map_or(self.from, |slot| slot.not_before);
-        self.next_slot(&mut windows, meter, earliest)
+        self.next_slot(&windows, meter, earliest)
     }
 
     /// When a slot is planned that opens then: half a lead before, so that runs
     /// coalesce, and always in the future.
+    ///
+    /// A permit of another member of its group may end unused, and nobody says so here: while
+    /// one is out, no look is far away.
     fn before(&self, opens: Timestamp) -> Timestamp {
-        let half = lead(self.policy) / 2;
-        (opens - half).max(self.now + Duration::from_millis(1))
+        let half = lead_of(self.policy, self.usage) / 2;
+        let at = opens - half;
+        let group = self.usage.group.as_ref();
+        let at = match group.is_some_and(|group| group.has_permits_out()) {
+            true => at.min(self.now + LOOK_WHEN_CROWDED),
+            false => at,
+        };
+        at.max(self.now + Duration::from_millis(1))
     }
 
     /// Queued and in flight at once.
@@ -289,10 +286,24 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// The windows as they stand. The pace comes last.
-    fn windows(&self, counted: Counted) -> Vec<Window> {
-        let limits = self.limits(counted);
-        limits.into_iter().chain(self.pace()).collect()
+    /// The windows as they stand.
+    fn windows(&self, counted: Counted) -> Windows {
+        let group = self.usage.group.as_ref();
+        Windows {
+            own: self.limits(counted),
+            group: group.map_or_else(Vec::new, |group| {
+                group.windows(|one| self.end(one, counted))
+            }),
+            pace: self.pace(),
+        }
+    }
+
+    /// Where a permit is counted that may still start.
+    fn end(&self, one: &Outstanding, counted: Counted) -> Timestamp {
+        match counted {
+            Counted::ToBeSafe => one.deadline,
+            Counted::OnTime => one.not_before.max(self.now),
+        }
     }
 
     /// The pace as it stands, by slots and claims. A permit that is late is counted
@@ -311,12 +322,8 @@ impl<'a> Plan<'a> {
         let Some(limited) = self.limited() else {
             return Vec::new();
         };
-        let end = |one: &Outstanding| match counted {
-            Counted::ToBeSafe => one.deadline,
-            Counted::OnTime => one.not_before.max(self.now),
-        };
         let outstanding: Vec<_> = (self.usage.outstanding.iter())
-            .map(|one| (end(one), 1))
+            .map(|one| (self.end(one, counted), 1))
             .collect();
         let window = |limit: &Limit| {
             // A coarse window counts starts, and is longer by any answer.
@@ -338,6 +345,49 @@ impl<'a> Plan<'a> {
             Window::new(most, self.policy.stretched(*limit), ends)
         };
         limited.windows.iter().map(window).collect()
+    }
+}
+
+/// How far ahead its slots are planned.
+fn lead_of(policy: &Policy, usage: &Usage) -> Duration {
+    match usage.group {
+        Some(_) => GROUP_LEAD,
+        None => lead(policy),
+    }
+}
+
+/// All windows that a slot has to pass.
+struct Windows {
+    own: Vec<Window>,
+    group: Vec<Window>,
+    pace: Option<Window>,
+}
+
+impl Windows {
+    fn all(&self) -> impl Iterator<Item = &Window> {
+        self.own.iter().chain(&self.group).chain(&self.pace)
+    }
+
+    fn all_mut(&mut self) -> impl Iterator<Item = &mut Window> {
+        (self.own.iter_mut())
+            .chain(&mut self.group)
+            .chain(&mut self.pace)
+    }
+
+    /// Takes a slot of every window. The pace counts it where it is, the limits
+    /// at its deadline, which is later than anything that matters to this run.
+    fn take(&mut self, slot: Timestamp) {
+        self.own.iter_mut().for_each(Window::take);
+        self.group.iter_mut().for_each(Window::take);
+        if let Some(pace) = &mut self.pace {
+            pace.start_at([slot].into_iter());
+        }
+    }
+
+    /// Whether the group is full until then, and its member's own windows are not.
+    fn group_opens_after(&self, horizon: Timestamp) -> bool {
+        let late = |window: &Window| window.opens().is_none_or(|at| at > horizon);
+        self.group.iter().any(late) && !self.own.iter().chain(&self.pace).any(late)
     }
 }
 

@@ -16,14 +16,26 @@
 //! each destination as if it had been alone. A decision that were cut short would
 //! charge the meter for what nobody got, and would look again at the wrong time.
 //!
+//! **Groups first.** Members of one limit group that are in the same round share what the
+//! group has room for, and each is decided with what those before it were given as if they
+//! had it already. Whoever then gets less of the fleet's places than that leaves room in the
+//! group, which the next round finds.
+//!
 //! **A number is given once.** Permits are numbered from the last one on, in the
 //! order of their slots. The store remembers the last number in the transaction
 //! that marks the attempts, under the destination's lock; where an attempt could
 //! not be marked after all, its number is spent.
 
-use super::{Backlog, Decision, Usage, admit};
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::{
+    Backlog, Blocked, Decision, GROUP_LEAD, Group, Look, Outstanding, Usage, admit, admit_share,
+};
 use crate::ids::{AttemptId, DestinationId, Epoch, PermitNumber, TenantId};
 use crate::limit::Count;
+use crate::limit_group::GroupName;
 use crate::permit::Permit;
 use crate::policy::Policy;
 use crate::share::{Ask, Given, Room, share_between_tenants};
@@ -64,20 +76,13 @@ impl Candidate {
         }
     }
 
+    /// Without a group's others.
     fn decide(&self, places: u32, now: Timestamp) -> Decision {
         admit(&self.policy, &self.usage, &self.backlog(), places, now)
     }
 
-    fn ask(&self, decision: &Decision) -> Ask {
-        Ask {
-            tenant: self.tenant,
-            wants: permits_of(decision),
-            tenant_max_in_flight: self.tenant_max_in_flight,
-        }
-    }
-
     /// Who gets which slot, numbered.
-    fn numbered(&self, decision: Decision, now: Timestamp) -> Decided {
+    fn numbered(&self, usage: &Usage, decision: Decision, now: Timestamp) -> Decided {
         let permit = |((attempt, slot), number): ((&AttemptId, &super::Slot), i64)| Permit {
             destination: self.destination,
             attempt: *attempt,
@@ -93,7 +98,7 @@ impl Candidate {
             permits,
             is_coarse: self.policy.is_coarse(),
             by_response: self.policy.count == Count::Response,
-            next_look_at: decision.looks_help_from(&self.usage, now),
+            next_look_at: decision.looks_help_from(usage, now),
             decision,
         }
     }
@@ -136,29 +141,129 @@ pub fn round<'a>(
     candidates: impl IntoIterator<Item = &'a Candidate>,
     now: Timestamp,
 ) -> Round {
-    let alone: Vec<(&Candidate, Decision)> = (candidates.into_iter())
-        .map(|candidate| (candidate, candidate.decide(u32::MAX, now)))
+    let mut all: Vec<Deciding> = (candidates.into_iter())
+        .map(|candidate| Deciding::alone(candidate, now))
         .collect();
-    let asks: Vec<Ask> = (alone.iter())
-        .map(|(candidate, decision)| candidate.ask(decision))
-        .collect();
-    let shared = alone.into_iter().zip(share_between_tenants(room, &asks));
-    let shared: Vec<(&Candidate, Decision)> = shared
-        .map(|((candidate, decision), places)| {
-            if places < permits_of(&decision) {
-                (candidate, candidate.decide(places, now))
-            } else {
-                (candidate, decision)
-            }
-        })
-        .collect();
-    let of_tenant =
-        |(candidate, decision): &(&Candidate, Decision)| (candidate.tenant, permits_of(decision));
+    share_groups(&mut all, now);
+    let asks: Vec<Ask> = all.iter().map(Deciding::ask).collect();
+    for (one, places) in all.iter_mut().zip(share_between_tenants(room, &asks)) {
+        if places < permits_of(&one.decision) {
+            one.decide(places, now);
+        }
+    }
+    look_together(&mut all, now);
+    let of_tenant = |one: &Deciding| (one.candidate.tenant, permits_of(&one.decision));
     Round {
-        given: Given::by_tenant(shared.iter().map(of_tenant)),
-        decided: (shared.into_iter())
-            .map(|(candidate, decision)| candidate.numbered(decision, now))
+        given: Given::by_tenant(all.iter().map(of_tenant)),
+        decided: (all.into_iter())
+            .map(|one| one.candidate.numbered(&one.usage, one.decision, now))
             .collect(),
+    }
+}
+
+/// A candidate, and what it is given so far.
+struct Deciding<'a> {
+    candidate: &'a Candidate,
+    /// Of a member of a group that others of the round are in: with what they are given
+    /// before it.
+    usage: Cow<'a, Usage>,
+    /// Its share of what its group has room for.
+    of_group: u32,
+    decision: Decision,
+}
+
+impl<'a> Deciding<'a> {
+    fn alone(candidate: &'a Candidate, now: Timestamp) -> Self {
+        Self {
+            decision: candidate.decide(u32::MAX, now),
+            usage: Cow::Borrowed(&candidate.usage),
+            of_group: u32::MAX,
+            candidate,
+        }
+    }
+
+    fn decide(&mut self, places: u32, now: Timestamp) {
+        let Candidate { policy, .. } = self.candidate;
+        let places = (places, self.of_group);
+        self.decision = admit_share(policy, &self.usage, &self.candidate.backlog(), places, now);
+    }
+
+    fn ask(&self) -> Ask {
+        Ask {
+            tenant: self.candidate.tenant,
+            wants: permits_of(&self.decision),
+            tenant_max_in_flight: self.candidate.tenant_max_in_flight,
+        }
+    }
+
+    fn permits(&self) -> impl Iterator<Item = Outstanding> {
+        self.decision.slots.iter().map(|slot| Outstanding {
+            not_before: slot.not_before,
+            deadline: slot.deadline,
+        })
+    }
+}
+
+/// Which of the round are members of the same group, where there is more than one.
+type Members = Vec<(Arc<Group>, Vec<usize>)>;
+
+fn by_group(all: &[Deciding<'_>]) -> Members {
+    let mut groups: BTreeMap<(TenantId, &GroupName), Vec<usize>> = BTreeMap::new();
+    for (index, one) in all.iter().enumerate() {
+        if let Some(group) = &one.candidate.usage.group {
+            let members = groups.entry((group.tenant, &group.name)).or_default();
+            members.push(index);
+        }
+    }
+    let group = |members: Vec<usize>| {
+        let group = all[*members.first()?].candidate.usage.group.as_ref()?;
+        Some((Arc::clone(group), members))
+    };
+    groups.into_values().filter_map(group).collect()
+}
+
+/// Members of one group are decided one after another, each with what those before it are
+/// given, and none with more than its share: see [`Group`].
+fn share_groups(all: &mut [Deciding<'_>], now: Timestamp) {
+    for (mut group, members) in by_group(all) {
+        if members.len() < 2 {
+            continue;
+        }
+        let wants: Vec<(DestinationId, u32)> = (members.iter())
+            .map(|index| &all[*index])
+            .map(|one| (one.candidate.destination, permits_of(&one.decision)))
+            .collect();
+        let shares = group.shares(&wants, (now, now + GROUP_LEAD));
+        for (place, share) in shares {
+            let one = &mut all[members[place]];
+            one.usage.to_mut().group = Some(Arc::clone(&group));
+            if share < wants[place].1 {
+                one.of_group = share;
+            }
+            one.decide(u32::MAX, now);
+            let given: Vec<Outstanding> = one.permits().collect();
+            Arc::make_mut(&mut group).give(one.candidate.destination, given.into_iter());
+        }
+    }
+}
+
+/// Those that wait for their group look again at one time, and not before all that it gave
+/// in this round has left its windows.
+fn look_together(all: &mut [Deciding<'_>], now: Timestamp) {
+    for (mut group, members) in by_group(all) {
+        for index in &members {
+            let one = &all[*index];
+            let given: Vec<Outstanding> = one.permits().collect();
+            Arc::make_mut(&mut group).give(one.candidate.destination, given.into_iter());
+        }
+        let at = group.look_at(now);
+        for index in members {
+            let decision = &mut all[index].decision;
+            if decision.blocked == Some(Blocked::Group) {
+                let floor = Some(at);
+                decision.look = Look::At { at, floor };
+            }
+        }
     }
 }
 

@@ -1,6 +1,9 @@
 //! What a run is decided from: what a destination uses, and what waits.
 
+use std::sync::Arc;
+
 use super::LOOK_AFTER_EXPIRED;
+use super::group::Group;
 use super::meter::Meter;
 use crate::limit::{Count, Period};
 use crate::policy::Policy;
@@ -43,6 +46,8 @@ pub struct Usage {
     /// The breaker is open: one attempt at a time, the probe, once the hold is
     /// over.
     pub probing: bool,
+    /// Of a member of a limit group: what all of its members use of it.
+    pub group: Option<Arc<Group>>,
 }
 
 impl Usage {

@@ -191,6 +191,7 @@ const fn up_to_somebody(reason: Reason) -> Option<Unknown> {
         | Reason::Asked
         | Reason::Refused
         | Reason::Window
+        | Reason::Group
         | Reason::Spacing
         | Reason::Smart
         | Reason::Concurrency
@@ -259,7 +260,7 @@ impl Rules {
         };
         let limited = match &policy.rate {
             Rate::Paused => return None,
-            Rate::Unlimited if policy.pace.is_none() => return None,
+            Rate::Unlimited if policy.pace.is_none() && usage.group.is_none() => return None,
             Rate::Unlimited => &none,
             Rate::Limited(limited) => limited,
         };
@@ -275,6 +276,15 @@ impl Rules {
             let (max, period) = (pace.max(), pace.period());
             Window::new(max, period, exact(usage, &usage.claims), begins)
         }));
+        // As if nobody else in its group had anything to send.
+        let group = usage.group.iter().flat_map(|group| {
+            let counted: Vec<_> = group.counted().map(|at| (at, 1)).collect();
+            group.limits.windows().map(move |limit| {
+                let period = group.stretched(limit);
+                Window::new(limit.max.get(), period, counted.clone(), begins)
+            })
+        });
+        windows.extend(group);
         windows.sort_by_key(|window| window.period);
         let bucket = limited.pacing.map(|pacing| {
             let period = policy.refill_period(pacing);

@@ -4,8 +4,11 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::admission::{Bucket, CoarseStarts, Look, Outstanding, admit};
+use crate::admission::{Group, Member};
 use crate::health::HoldReason;
+use crate::ids::{DestinationId, TenantId};
 use crate::limit::{Count, Period, Shape};
+use crate::limit_group::GroupLimits;
 use crate::policy::LimitSettings;
 use crate::smart::Effective;
 
@@ -373,7 +376,36 @@ fn of_what_is_under_way() -> Vec<Row> {
             Some(ms(600)),
             "2 a second",
         ),
+        (
+            Case::with(|case| case.usage.group = Some(group(1, &[-400]))),
+            Reason::Group,
+            Some(ms(600)),
+            "acme has 1 a second",
+        ),
+        (
+            Case::with(|case| case.usage.group = Some(group(0, &[]))),
+            Reason::ZeroLimit,
+            None,
+            "acme",
+        ),
     ]
+}
+
+/// A group in which another member has started at these times.
+fn group(per_second: u32, starts: &[i64]) -> Arc<Group> {
+    let member = Member {
+        starts: starts.iter().map(|at| ms(*at)).collect(),
+        ..Member::default()
+    };
+    Arc::new(Group {
+        tenant: TenantId(uuid::Uuid::from_u128(1)),
+        name: "acme".parse().unwrap(),
+        limits: GroupLimits {
+            per_second: Some(per_second),
+            ..GroupLimits::default()
+        },
+        members: [(DestinationId(uuid::Uuid::from_u128(7)), member)].into(),
+    })
 }
 
 #[test]

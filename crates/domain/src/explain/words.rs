@@ -42,6 +42,8 @@ pub enum Reason {
     Probe,
     /// A sliding window is full.
     Window,
+    /// A window of its limit group is full.
+    Group,
     /// A bucket, or the burst of a window, spaces its starts.
     Spacing,
     /// Smart delivery has lowered its limit.
@@ -64,7 +66,7 @@ pub enum Reason {
 
 impl Reason {
     /// All of them.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 23] = [
         Self::Now,
         Self::Permitted,
         Self::NoWork,
@@ -78,6 +80,7 @@ impl Reason {
         Self::Breaker,
         Self::Probe,
         Self::Window,
+        Self::Group,
         Self::Spacing,
         Self::Smart,
         Self::Concurrency,
@@ -106,6 +109,7 @@ impl Reason {
             Self::Breaker => "breaker",
             Self::Probe => "probe",
             Self::Window => "window",
+            Self::Group => "group",
             Self::Spacing => "spacing",
             Self::Smart => "smart",
             Self::Concurrency => "concurrency",
@@ -136,6 +140,7 @@ impl Reason {
             Self::Breaker => "breaker open",
             Self::Probe => "breaker open, one attempt probes",
             Self::Window | Self::Spacing => "at its limit",
+            Self::Group => "its limit group is at its limit",
             Self::Smart => "slowed by smart delivery",
             Self::Concurrency => "as many in flight as may be",
             Self::Tenant => "its tenant has as many in flight as may be",
@@ -179,9 +184,7 @@ impl Circumstances<'_> {
             Reason::Disabled => "The destination is disabled: it refuses events, and its backlog \
                 waits until somebody resumes it."
                 .to_owned(),
-            Reason::ZeroLimit => "One of its limits is 0, which pauses it until somebody raises \
-                that limit."
-                .to_owned(),
+            Reason::ZeroLimit => self.zero_words(),
             Reason::NotAllowed => "The receiver has not allowed that anything is sent to it. It \
                 is asked again at least every hour; its handshake says what it answered."
                 .to_owned(),
@@ -195,6 +198,7 @@ impl Circumstances<'_> {
                 rest waits for its answer."
                 .to_owned(),
             Reason::Window => format!("{} The next goes out at {at}.", self.window_words()),
+            Reason::Group => format!("{} The next goes out at {at}.", self.group_words()),
             Reason::Spacing => format!("{} The next goes out at {at}.", self.spacing_words()),
             Reason::Smart => format!(
                 "Smart delivery has lowered the limit to {} a second, by how the receiver \
@@ -242,6 +246,31 @@ impl Circumstances<'_> {
                 format!("The window of {}{longer} is full.{open}", self.whose(limit))
             }
             _ => "A window of its limits is full.".to_owned(),
+        }
+    }
+
+    fn zero_words(&self) -> String {
+        match &self.usage.group {
+            Some(group) if group.limits.is_paused() => format!(
+                "A limit of its group {} is 0, which pauses all of the group until somebody \
+                 raises that limit.",
+                group.name
+            ),
+            _ => "One of its limits is 0, which pauses it until somebody raises that limit."
+                .to_owned(),
+        }
+    }
+
+    fn group_words(&self) -> String {
+        let closed = self.closed(|gate| matches!(gate, Gate::Group(_)));
+        match (&self.usage.group, closed) {
+            (Some(group), Some(Gate::Group(limit))) => format!(
+                "Its limit group {} has {} for all of its members together, and that window is \
+                 full.",
+                group.name,
+                limit_words(limit)
+            ),
+            _ => "A window of its limit group is full.".to_owned(),
         }
     }
 

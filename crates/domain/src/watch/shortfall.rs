@@ -144,6 +144,9 @@ impl Around {
 /// Why a destination gets less than its limit allows; `None` if it gets that,
 /// or if nothing is due.
 ///
+/// A member of a limit group gets it as well where nine tenths of one of the group's limits
+/// are used, whoever of the group did.
+///
 /// It gets what its limit allows if any of its limits is used to nine tenths:
 /// a limit of 100 an hour is used up when 100 have started within the last
 /// hour, however long ago. A bucket is judged by what it gives since work
@@ -167,7 +170,9 @@ pub fn shortfall(
         Rate::Unlimited => is_full(policy, usage) || free && makes_progress(usage, now),
         Rate::Limited(limited) => is_used(policy, limited, usage, (around.waits_since, now)),
     };
-    if backlog.due == 0 || enough {
+    // What a group has, its members have used up.
+    let of_group = (usage.group.as_ref()).is_some_and(|group| group.is_used(ENOUGH, now));
+    if backlog.due == 0 || enough || of_group {
         return None;
     }
     // Of what lasts longer.

@@ -104,6 +104,7 @@ prop_compose! {
             held_until,
             deferred_until,
             probing,
+            group: None,
         }
     }
 }

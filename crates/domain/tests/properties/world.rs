@@ -322,6 +322,7 @@ impl World {
             held_until: self.held_until,
             deferred_until: None,
             probing: false,
+            group: None,
         }
     }
 

@@ -9,6 +9,7 @@ use domain::external_id::ExternalId;
 use domain::filter::Filter;
 use domain::handshake::Handshake;
 use domain::ids::{AttemptId, DestinationId, EventId, ReplayId, TenantId};
+use domain::limit_group::GroupName;
 use domain::margin::Spread;
 use domain::policy::{LimitSettings, Policy};
 use domain::series::Passage;
@@ -17,12 +18,13 @@ use domain::time::Timestamp;
 use super::error::CatalogError;
 use super::handshake::HandshakeBook;
 use super::health::HealthBook;
+use super::limit_groups::LimitGroups;
 use super::smart::SmartBook;
 
 /// What the API, the command line, the operator and the audit ask of a store.
 /// Every method is one transaction and checks the tenant in its own query.
 #[async_trait]
-pub trait Catalog: HealthBook + SmartBook + HandshakeBook + Send + Sync {
+pub trait Catalog: HealthBook + SmartBook + HandshakeBook + LimitGroups + Send + Sync {
     /// Creates a destination, active, with its first entry in limit history.
     ///
     /// Refused where the tenant has as many as its tier allows
@@ -181,6 +183,8 @@ pub struct NewDestination {
     pub pass_traceparent: bool,
     /// Whether its receiver is asked before anything is sent to it.
     pub handshake: Handshake,
+    /// The limit group that its starts count for as well: one of its tenant's.
+    pub limit_group: Option<GroupName>,
 }
 
 /// What to change; `None` leaves it as it is.
@@ -206,6 +210,9 @@ pub struct DestinationChange {
     /// Whether its receiver is asked before anything is sent to it. Another word begins
     /// anew, and revokes permits that are out.
     pub handshake: Option<Handshake>,
+    /// The limit group that it is in from now on; `Some(None)` is none. Another one revokes
+    /// permits that are out.
+    pub limit_group: Option<Option<GroupName>>,
 }
 
 /// A destination as it is.
@@ -242,6 +249,8 @@ pub struct Destination {
     /// Whether its receiver is asked before anything is sent to it; what that has come to
     /// is in `effective`.
     pub handshake: Handshake,
+    /// The limit group that its starts count for as well.
+    pub limit_group: Option<GroupName>,
     /// When it was created.
     pub created_at: Timestamp,
 }

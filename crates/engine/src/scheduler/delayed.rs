@@ -43,7 +43,7 @@ impl Delayed {
             let late = |slot| was_limited || slot > admitted.now;
             let late = permits.iter().filter(|permit| late(permit.not_before));
             delayed += late.count() as u64;
-            if *blocked == Some(Blocked::Limit) {
+            if matches!(blocked, Some(Blocked::Limit | Blocked::Group)) {
                 if self.limited.len() >= MAX_LIMITED {
                     self.limited.clear();
                 }

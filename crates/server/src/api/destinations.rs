@@ -6,6 +6,7 @@ use domain::destination::DestinationState;
 use domain::external_id::ExternalId;
 use domain::handshake::Handshake;
 use domain::limit::{Count, Shape};
+use domain::limit_group::GroupName;
 use domain::policy::LimitSettings;
 use http::{StatusCode, header};
 use serde::{Deserialize, Serialize};
@@ -89,6 +90,10 @@ pub struct CreateDestination {
     #[serde(default)]
     #[schema(schema_with = text::handshake)]
     pub handshake: Handshake,
+    /// The limit group that its starts count for as well.
+    #[serde(default)]
+    #[schema(value_type = Option<String>)]
+    pub limit_group: Option<GroupName>,
     /// Your own secret, `whsec_…` or `whsk_…`; left out, one is made.
     #[serde(default, deserialize_with = "not_null")]
     #[schema(value_type = String)]
@@ -179,6 +184,10 @@ pub struct ChangeDestination {
     #[serde(default, deserialize_with = "not_null")]
     #[schema(schema_with = text::handshake)]
     pub handshake: Option<Handshake>,
+    /// The limit group that it is in from now on; `null` for none.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Option<String>)]
+    pub limit_group: Option<Option<GroupName>>,
     /// All headers that it adds from now on; `null` or `{}` for none.
     #[serde(default, deserialize_with = "present")]
     #[schema(value_type = Option<HashMap<String, String>>)]
@@ -236,6 +245,10 @@ pub struct Destination {
     /// Whether its receiver is asked before anything is sent to it.
     #[schema(schema_with = text::handshake)]
     pub handshake: Handshake,
+    /// The limit group that its starts count for as well.
+    #[serde(default)]
+    #[schema(value_type = Option<String>)]
+    pub limit_group: Option<GroupName>,
     /// The names of the headers that it adds.
     pub headers: Vec<String>,
     /// What its connections show.
@@ -295,6 +308,7 @@ impl From<Described> for Destination {
             count: limits.count,
             pass_traceparent: destination.pass_traceparent,
             handshake: destination.handshake,
+            limit_group: destination.limit_group,
             headers: shown.header_names,
             client_certificate: certificate.map(|facts| ClientCertificate::of(facts, ends_soon)),
             oauth2: oauth2.map(|facts| OAuth2::of(facts, shown.token_trouble)),
@@ -326,6 +340,7 @@ impl From<CreateDestination> for DestinationDraft {
             limits,
             pass_traceparent: body.pass_traceparent,
             handshake: body.handshake,
+            limit_group: body.limit_group,
             secret: SecretDraft {
                 own: body.secret,
                 kind: None,
@@ -358,6 +373,7 @@ impl From<ChangeDestination> for DestinationEdit {
             },
             pass_traceparent: body.pass_traceparent,
             handshake: body.handshake,
+            limit_group: body.limit_group,
             headers: (body.headers).map(|headers| headers.unwrap_or_default().0),
             client_certificate: (body.client_certificate).map(|one| one.map(Into::into)),
             oauth2: body.oauth2.map(|one| one.map(Into::into)),

@@ -178,6 +178,20 @@ pub struct EventTypesPage {
     pub limit: u32,
 }
 
+/// Which page of limit groups.
+#[derive(Debug, Clone, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct LimitGroupsPage {
+    /// The `next` of the page before.
+    #[param(max_length = 100)]
+    pub after: Option<String>,
+    /// Rows on the page, 1 to 1,000.
+    #[serde(default = "default_page")]
+    #[param(default = 100, minimum = 1, maximum = 1_000)]
+    pub limit: u32,
+}
+
 /// Which page of replays.
 #[derive(Debug, Clone, Copy, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]

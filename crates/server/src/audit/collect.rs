@@ -70,7 +70,7 @@ pub async fn destinations(
     Ok(found)
 }
 
-async fn all_tenants(tenants: &dyn Tenants) -> anyhow::Result<Vec<TenantId>> {
+pub(super) async fn all_tenants(tenants: &dyn Tenants) -> anyhow::Result<Vec<TenantId>> {
     let mut found: Vec<TenantId> = Vec::new();
     loop {
         let page = tenants
@@ -204,6 +204,8 @@ pub async fn examine(
     }
     let examined = examination.finish();
     let mut stretches = examined.stretches(&smart, &[]);
+    // What a member of a limit group could start depends on the others.
+    stretches.retain(|_| destination.limit_group.is_none());
     if !stretches.is_empty() {
         let noted = noted(operations, destination, span).await?;
         stretches = examined.stretches(&smart, &noted);

@@ -5,7 +5,9 @@ use std::fmt::Write;
 
 use super::chart::{Chart, Line, svg};
 use super::render::{escape, label, margin};
-use super::report::{CurveReport, DestinationReport, PointReport, Report, StretchReport};
+use super::report::{
+    CurveReport, DestinationReport, GroupReport, PointReport, Report, RuleReport, StretchReport,
+};
 
 /// So many destinations have charts: those with problems first.
 pub const MAX_CHARTED: usize = 50;
@@ -34,7 +36,14 @@ pub(super) fn html(report: &Report) -> String {
     let short = (report.destinations.iter())
         .filter(|one| one.under_delivery.seconds > 0.0)
         .count();
+    let groups_over = (report.limit_groups.iter())
+        .filter(|one| !one.compliant)
+        .count();
     let verdict = match over {
+        0 if groups_over > 0 => format!(
+            "<p class=\"bad\"><strong>Not compliant:</strong> {groups_over} limit groups were over \
+             a limit"
+        ),
         0 => {
             "<p class=\"good\"><strong>Compliant:</strong> no window was over its limit".to_owned()
         }
@@ -51,6 +60,9 @@ pub(super) fn html(report: &Report) -> String {
         report.destinations.len()
     );
     table(&mut page, &report.destinations);
+    if !report.limit_groups.is_empty() {
+        groups(&mut page, &report.limit_groups);
+    }
     let mut detailed: Vec<&DestinationReport> = report.destinations.iter().collect();
     detailed.sort_by(|a, b| {
         let worst = |one: &DestinationReport| (one.compliant, one.under_delivery.seconds <= 0.0);
@@ -73,22 +85,7 @@ fn table(page: &mut String, destinations: &[DestinationReport]) {
          <th scope=\"col\">Over</th><th scope=\"col\">Short for</th></tr></thead><tbody>",
     );
     for one in destinations {
-        let rules = one.rules.iter().map(|rule| {
-            let starts = |window: Option<u64>| window.map_or(String::new(), |it| it.to_string());
-            [
-                rule.rule.to_owned(),
-                starts(rule.largest_aligned.as_ref().map(|window| window.starts)),
-                starts(rule.largest_sliding.as_ref().map(|window| window.starts)),
-                starts(rule.bound),
-                margin(rule),
-                rule.early_starts.to_string(),
-            ]
-        });
-        let rules: Vec<[String; 6]> = rules.collect();
-        let column = |number: usize| {
-            let cells = rules.iter().map(|rule| escape(&rule[number]));
-            cells.collect::<Vec<_>>().join("<br>")
-        };
+        let column = columns(&one.rules);
         let _ = write!(
             page,
             "<tr class=\"{}\"><th scope=\"row\">{}</th><td>{}</td><td>{}</td>\
@@ -107,6 +104,54 @@ fn table(page: &mut String, destinations: &[DestinationReport]) {
             column(4),
             column(5),
             short_for(one),
+        );
+    }
+    page.push_str("</tbody></table></div>");
+}
+
+/// How rules were kept, line by line: a column of the table by its number.
+fn columns(rules: &[RuleReport]) -> impl Fn(usize) -> String {
+    let rules = rules.iter().map(|rule| {
+        let starts = |window: Option<u64>| window.map_or(String::new(), |it| it.to_string());
+        [
+            rule.rule.to_owned(),
+            starts(rule.largest_aligned.as_ref().map(|window| window.starts)),
+            starts(rule.largest_sliding.as_ref().map(|window| window.starts)),
+            starts(rule.bound),
+            margin(rule),
+            rule.early_starts.to_string(),
+        ]
+    });
+    let rules: Vec<[String; 6]> = rules.collect();
+    move |number: usize| {
+        let cells = rules.iter().map(|rule| escape(&rule[number]));
+        cells.collect::<Vec<_>>().join("<br>")
+    }
+}
+
+fn groups(page: &mut String, groups: &[GroupReport]) {
+    page.push_str(
+        "<div class=\"scroll\"><table><caption>All limit groups</caption><thead><tr>\
+         <th scope=\"col\">Group</th><th scope=\"col\">Limit</th><th scope=\"col\">Starts</th>\
+         <th scope=\"col\">Window</th><th scope=\"col\">Aligned</th>\
+         <th scope=\"col\">Sliding</th><th scope=\"col\">Bound</th>\
+         <th scope=\"col\">Over</th></tr></thead><tbody>",
+    );
+    for one in groups {
+        let column = columns(&one.rules);
+        let _ = write!(
+            page,
+            "<tr class=\"{}\"><th scope=\"row\">{}</th><td>{}</td><td>{}</td><td>{}</td>\
+             <td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
+            if one.compliant { "kept" } else { "over" },
+            escape(&one.name),
+            escape(&one.limit_in_force),
+            one.starts,
+            column(0),
+            column(1),
+            column(2),
+            column(3),
+            column(5),
         );
     }
     page.push_str("</tbody></table></div>");
@@ -239,7 +284,7 @@ fn list(page: &mut String, title: &str, items: Vec<String>) {
 #[cfg(test)]
 mod tests {
     use super::super::Span;
-    use super::super::report::{CurveReport, RuleReport};
+    use super::super::report::CurveReport;
     use super::super::report::{LimitReport, ShareReport, UnderDeliveryReport, ViolationReport};
     use super::*;
     use domain::time::Timestamp;

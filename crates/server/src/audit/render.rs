@@ -4,7 +4,7 @@ use anyhow::Context;
 use clap::ValueEnum;
 
 use super::html::{html, stretch};
-use super::report::{DestinationReport, Report, RuleReport, WindowReport};
+use super::report::{DestinationReport, GroupReport, Report, RuleReport, WindowReport};
 use crate::output;
 
 /// How a report is printed.
@@ -57,10 +57,20 @@ fn table(report: &Report) -> String {
             .map(|rule| row(destination, Some(rule)));
         none.into_iter().chain(rules)
     });
-    let mut text = output::table(&header, rows).to_string();
+    let groups = report.limit_groups.iter().flat_map(|group| {
+        let none = group.rules.is_empty().then(|| group_row(group, None));
+        let rules = group.rules.iter().map(|rule| group_row(group, Some(rule)));
+        none.into_iter().chain(rules)
+    });
+    let mut text = output::table(&header, rows.chain(groups)).to_string();
+    for group in &report.limit_groups {
+        for rule in &group.rules {
+            text.push_str(&violations(&group.label(), rule));
+        }
+    }
     for destination in &report.destinations {
         for rule in &destination.rules {
-            text.push_str(&violations(destination, rule));
+            text.push_str(&violations(label(destination), rule));
         }
         text.push_str(&shortfalls(destination));
         text.push_str(&effective_limits(destination));
@@ -70,17 +80,35 @@ fn table(report: &Report) -> String {
 }
 
 fn row(destination: &DestinationReport, rule: Option<&RuleReport>) -> Vec<String> {
+    let share = &destination.share;
+    let whose = vec![
+        label(destination).to_owned(),
+        destination.limit_words(),
+        destination.starts.to_string(),
+        format!("{}% of {}", share.percent, share.allowed),
+    ];
+    kept(whose, rule)
+}
+
+/// How much of its limit was used is not said: nobody knows what its members had to send.
+fn group_row(group: &GroupReport, rule: Option<&RuleReport>) -> Vec<String> {
+    let whose = vec![
+        group.label(),
+        group.limit_in_force.clone(),
+        group.starts.to_string(),
+        String::new(),
+    ];
+    kept(whose, rule)
+}
+
+/// And how the rule was kept.
+fn kept(mut whose: Vec<String>, rule: Option<&RuleReport>) -> Vec<String> {
     let starts = |window: Option<&WindowReport>| {
         window
             .map(|window| window.starts.to_string())
             .unwrap_or_default()
     };
-    let share = &destination.share;
-    vec![
-        label(destination).to_owned(),
-        destination.limit_words(),
-        destination.starts.to_string(),
-        format!("{}% of {}", share.percent, share.allowed),
+    whose.extend([
         rule.map(|rule| rule.rule).unwrap_or_default().to_owned(),
         starts(rule.and_then(|rule| rule.largest_aligned.as_ref())),
         starts(rule.and_then(|rule| rule.largest_sliding.as_ref())),
@@ -90,7 +118,8 @@ fn row(destination: &DestinationReport, rule: Option<&RuleReport>) -> Vec<String
         rule.map(margin).unwrap_or_default(),
         rule.map(|rule| rule.early_starts.to_string())
             .unwrap_or_default(),
-    ]
+    ]);
+    whose
 }
 
 /// `4 ms`; nothing of what is no window.
@@ -123,7 +152,7 @@ pub(super) fn label(destination: &DestinationReport) -> &str {
     }
 }
 
-fn violations(destination: &DestinationReport, rule: &RuleReport) -> String {
+fn violations(whose: &str, rule: &RuleReport) -> String {
     let lines = rule.violations.iter().map(|violation| {
         let shown: Vec<String> = (violation.attempts.iter().take(SHOWN_ATTEMPTS))
             .map(i64::to_string)
@@ -135,7 +164,7 @@ fn violations(destination: &DestinationReport, rule: &RuleReport) -> String {
         };
         format!(
             "\nover: {} {}: {} starts where {} were allowed, until {}; attempts {}{more}",
-            label(destination),
+            whose,
             rule.rule,
             violation.starts,
             violation.bound,
@@ -189,8 +218,15 @@ fn verdict(report: &Report) -> String {
         .iter()
         .filter(|destination| !destination.compliant)
         .count();
+    let groups = report.limit_groups.iter();
+    let broken_groups = groups.filter(|group| !group.compliant).count();
     let verdict = if report.compliant {
         "compliant: no window was over its limit".to_owned()
+    } else if broken_groups > 0 {
+        format!(
+            "NOT compliant: {broken} of {count} destinations and {broken_groups} limit groups were \
+             over a limit"
+        )
     } else {
         format!("NOT compliant: {broken} of {count} destinations were over a limit")
     };

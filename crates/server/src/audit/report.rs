@@ -5,7 +5,9 @@ use domain::compliance::{
     LimitVerdict, MAX_STRETCHES, Share, Stretch, Verdict, Violations, WindowCount,
 };
 use domain::destination::DestinationState;
+use domain::ids::TenantId;
 use domain::limit::Shape;
+use domain::limit_group::GroupName;
 use domain::margin::Margin;
 use domain::policy::LimitSettings;
 use domain::time::Timestamp;
@@ -25,6 +27,57 @@ pub struct Report {
     /// No rule was broken anywhere.
     pub compliant: bool,
     pub destinations: Vec<DestinationReport>,
+    /// Limits that several of them have together.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub limit_groups: Vec<GroupReport>,
+}
+
+/// What it says of a limit group: of what its members started together.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct GroupReport {
+    pub tenant_id: String,
+    pub name: String,
+    /// In force at the end of the span, in words.
+    pub limit_in_force: String,
+    /// No rule was broken.
+    pub compliant: bool,
+    /// What its members started in the span.
+    pub starts: u64,
+    pub rules: Vec<RuleReport>,
+}
+
+impl GroupReport {
+    /// For people.
+    pub(super) fn label(&self) -> String {
+        format!("group {}", self.name)
+    }
+
+    pub(super) fn new(
+        tenant: TenantId,
+        name: &GroupName,
+        now: Option<&LimitSettings>,
+        verdict: &Verdict,
+    ) -> Self {
+        let mut rules: Vec<RuleReport> = (verdict.limits.iter())
+            .map(|limit| RuleReport {
+                margin_seconds: None,
+                ..RuleReport::of_limit(limit, Margin::Set(0.0))
+            })
+            .collect();
+        if !verdict.pause.is_empty() {
+            rules.push(RuleReport::other("pause", &verdict.pause));
+        }
+        Self {
+            tenant_id: tenant.to_string(),
+            name: name.to_string(),
+            limit_in_force: now.map_or("unknown".to_owned(), |now| {
+                in_words(now, DestinationState::Active)
+            }),
+            compliant: verdict.is_kept(),
+            starts: verdict.starts,
+            rules,
+        }
+    }
 }
 
 /// What it says of one destination.
@@ -207,7 +260,16 @@ impl Report {
             until: text::time(span.until),
             compliant: destinations.iter().all(|destination| destination.compliant),
             destinations,
+            limit_groups: Vec::new(),
         }
+    }
+
+    /// And of these limit groups.
+    #[must_use]
+    pub fn with_groups(mut self, limit_groups: Vec<GroupReport>) -> Self {
+        self.compliant &= limit_groups.iter().all(|group| group.compliant);
+        self.limit_groups = limit_groups;
+        self
     }
 }
 

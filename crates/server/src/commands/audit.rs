@@ -15,7 +15,7 @@ use engine::ports::{Catalog, OperationsBook};
 
 use crate::audit::html::MAX_CHARTED;
 use crate::audit::render::{Format, render};
-use crate::audit::{Beyond, Depth, Report, Span, collect};
+use crate::audit::{Beyond, Depth, Report, Span, collect, groups};
 use crate::cli::EXIT_CONFIG;
 use crate::config::StoreConfig;
 use crate::progress::{Measure, Progress};
@@ -144,7 +144,12 @@ async fn audit(args: &Args) -> anyhow::Result<bool> {
         reports.push(report);
     }
     drop(progress);
-    let report = Report::new(span, reports);
+    // A group is judged with all of its members.
+    let groups = match wanted.is_empty() {
+        true => groups::judge_all(stored, stored, span).await?,
+        false => Vec::new(),
+    };
+    let report = Report::new(span, reports).with_groups(groups);
     output::line(&render(&report, args.output)?)?;
     Ok(report.compliant)
 }

@@ -33,6 +33,7 @@ const RESULTS: Kind = Counters(
     &[
         "done",
         "limit",
+        "group",
         "concurrency",
         "places",
         "hold",

@@ -395,6 +395,7 @@ mod tests {
             spread: None,
             pass_traceparent: false,
             handshake: Handshake::None,
+            limit_group: None,
             created_at: Timestamp::from_micros(0),
         };
         let takes = Some(Duration::from_secs(61));

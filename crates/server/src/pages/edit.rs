@@ -15,6 +15,7 @@ use domain::event::Timing;
 use domain::event_types::ListedEventType;
 use domain::handshake::Handshake;
 use domain::ids::{DestinationId, EventId};
+use domain::limit_group::{GroupName, InvalidGroupName, MAX_GROUPS};
 use domain::policy::LimitSettings;
 use domain::trace::Incoming;
 use engine::ports::Destination;
@@ -65,6 +66,8 @@ struct Page {
     problem: Option<String>,
     /// The catalogue's types, and whether it subscribes to each.
     offered: Vec<(ListedEventType, bool)>,
+    /// The limit groups that it may be in.
+    groups: Vec<String>,
 }
 
 /// What the form says of a destination.
@@ -81,6 +84,7 @@ struct Form {
     scopes: String,
     audience: String,
     client_auth: String,
+    limit_group: String,
 }
 
 /// Before the name of a type that can be ticked.
@@ -105,6 +109,7 @@ impl Form {
             scopes: text("scopes"),
             audience: text("audience"),
             client_auth: text("client_auth"),
+            limit_group: text("limit_group"),
         }
     }
 
@@ -115,6 +120,8 @@ impl Form {
             url: destination.url.clone(),
             event_types: destination.event_types.join(" "),
             filter: filter.map_or(String::new(), ToString::to_string),
+            limit_group: (destination.limit_group.as_ref())
+                .map_or(String::new(), ToString::to_string),
             ..Self::of(&Fields::default())
         }
     }
@@ -221,6 +228,19 @@ fn filter(form: &Form) -> Result<Option<Value>, Refused> {
     })
 }
 
+/// The group that was chosen, if one was.
+fn group(form: &Form) -> Result<Option<GroupName>, Refused> {
+    let chosen = Some(form.limit_group.as_str()).filter(|name| !name.is_empty());
+    let parsed = chosen.map(str::parse).transpose();
+    parsed.map_err(|problem: InvalidGroupName| Refused::invalid(format!("limit_group: {problem}")))
+}
+
+/// The names of its tenant's groups, to choose from.
+async fn groups(service: &Service) -> Result<Vec<String>, Refused> {
+    let found = service.limit_groups(None, MAX_GROUPS).await?;
+    Ok(found.iter().map(|group| group.name.to_string()).collect())
+}
+
 /// One a line, `name: value`.
 fn headers(fields: &Fields) -> Result<Vec<(String, Hidden)>, Refused> {
     let lines = fields.get("headers").unwrap_or_default().lines();
@@ -251,8 +271,10 @@ async fn adding(
     mut form: Form,
     problem: Option<String>,
 ) -> Result<Page, Refused> {
-    let offered = event_types::offered(&pages.service(visitor.tenant())).await?;
+    let service = pages.service(visitor.tenant());
+    let offered = event_types::offered(&service).await?;
     Ok(Page {
+        groups: groups(&service).await?,
         offered: form.offer(offered),
         frame: Frame::of(pages, visitor, ("Add a destination", PART)).await?,
         id: None,
@@ -309,6 +331,7 @@ async fn created(
             kind: None,
         },
         handshake: Handshake::default(),
+        limit_group: group(form)?,
         headers: Some(headers(fields)?),
         client_certificate: Some(certificate(fields)),
         oauth2: Some(form.client(fields)?),
@@ -342,6 +365,7 @@ async fn filled(
     Ok(Page {
         frame: Frame::of(pages, visitor, (&title, PART)).await?,
         id: Some(id),
+        groups: groups(&service).await?,
         offered: form.offer(offered),
         form,
         header_names: described.shown.header_names.join(", "),
@@ -390,6 +414,7 @@ async fn changed(
         event_types: Some(form.event_types()),
         filter: Some(filter(form)?),
         limits: LimitsChange::default(),
+        limit_group: Some(group(form)?),
         headers,
         client_certificate: set_or_removed(certificate(fields), fields.has("remove_certificate")),
         oauth2: set_or_removed(form.client(fields)?, fields.has("remove_oauth2")),

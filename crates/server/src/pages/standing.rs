@@ -188,7 +188,10 @@ impl Seen<'_> {
         Standing {
             tone,
             state,
-            limit: words::limits(&destination.effective),
+            limit: match &destination.limit_group {
+                None => words::limits(&destination.effective),
+                Some(group) => format!("{}, group {group}", words::limits(&destination.effective)),
+            },
             margin: margin(&destination.policy()),
             rate: format!("{rate:.1}/s"),
             share: self
@@ -309,6 +312,7 @@ const fn is_sending(reason: Reason) -> bool {
             | Reason::Permitted
             | Reason::Backoff
             | Reason::Window
+            | Reason::Group
             | Reason::Spacing
             | Reason::Smart
             | Reason::Concurrency

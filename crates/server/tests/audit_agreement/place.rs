@@ -121,6 +121,7 @@ impl Place {
             limits,
             pass_traceparent: false,
             handshake: Handshake::None,
+            limit_group: None,
         };
         let catalog = self.to_write().await;
         let created = catalog.create_destination(DEFAULT_TENANT, &new).await;

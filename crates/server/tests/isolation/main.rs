@@ -12,6 +12,7 @@ mod acting;
 mod documented;
 mod event_types;
 mod fleet;
+mod limit_groups;
 mod neighbours;
 mod place;
 mod reports;
@@ -110,6 +111,8 @@ on_both! {
     event_types::what_is_archived_still_hides
     event_types::customers_read_the_catalogue_on_pages
     event_types::what_is_wrong_with_a_type_is_named
+    limit_groups::a_group_is_joined_by_its_tenants_destinations_alone
+    limit_groups::what_is_wrong_with_a_group_is_named
     reports::standings_are_the_own_and_say_what_binds
     reports::the_overview_counts_all_that_need_somebody
     fleet::ten_thousand_destinations_are_pages

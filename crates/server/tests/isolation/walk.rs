@@ -185,6 +185,14 @@ pub(crate) const ROWS: &[Row] = &[
         Reach::Installation,
     ),
     row(
+        "PUT /v1/limit-groups/{name}",
+        Some(r#"{"limits": {"per_second": 3}}"#),
+        Reach::Own,
+    ),
+    row("GET /v1/limit-groups", None, Reach::Own),
+    row("GET /v1/limit-groups/{name}", None, Reach::Own),
+    row("DELETE /v1/limit-groups/{name}", None, Reach::Own),
+    row(
         "POST /v1/events/{id}/resend",
         Some(r#"{"destination_id": "ELSEWHERE"}"#),
         Reach::Named,

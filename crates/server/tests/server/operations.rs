@@ -31,6 +31,7 @@ async fn world() -> (World, Arc<SqliteStore>, DestinationId) {
         limits: LimitSettings::default(),
         pass_traceparent: false,
         handshake: Handshake::None,
+        limit_group: None,
     };
     let created = store.create_destination(DEFAULT_TENANT, &new).await;
     (world, store, created.unwrap().id)

@@ -15,15 +15,16 @@ use domain::filter::Content;
 use domain::handshake::{Handshake, Standing};
 use domain::health::{BreakerSettings, FAILING_PERCENT, Health};
 use domain::ids::{AttemptId, DestinationId, EventId, SecretId, TenantId};
+use domain::limit_group::{GroupLimits, GroupName};
 use domain::policy::LimitSettings;
 use domain::smart::{Reason, SmartDelivery};
 use domain::time::Timestamp;
 use engine::ports::{
     Acceptance, AttemptView, BreakerChange, Catalog, CatalogError, Destination, DestinationChange,
-    EventSummary, HandshakeBook, HandshakeView, HealthBook, HealthView, LedgerPosition, LedgerRow,
-    LimitHistory, Managed, NewDestination, NewSecret, OperationalEvent, Resealed, SealedKind,
-    SealedSecret, Secret, SecretStore, Shown, SingleChange, SmartBook, SmartChange, SmartView,
-    StoreError, StoreLayer,
+    EventSummary, GroupPast, HandshakeBook, HandshakeView, HealthBook, HealthView, LedgerPosition,
+    LedgerRow, LimitGroup, LimitGroups, LimitHistory, Managed, NewDestination, NewSecret,
+    OperationalEvent, Resealed, SealedKind, SealedSecret, Secret, SecretStore, Shown, SingleChange,
+    SmartBook, SmartChange, SmartView, StoreError, StoreLayer,
 };
 
 use crate::world::NOON;
@@ -151,6 +152,7 @@ impl Catalog for FakeStore {
             spread: None,
             pass_traceparent: false,
             handshake: new.handshake,
+            limit_group: new.limit_group.clone(),
         };
         self.up()?.destinations.push(destination.clone());
         Ok(destination)
@@ -226,6 +228,9 @@ impl Catalog for FakeStore {
         destination.handshake = change.handshake.unwrap_or(destination.handshake);
         if let Some(event_types) = change.event_types {
             destination.event_types = event_types;
+        }
+        if let Some(limit_group) = change.limit_group {
+            destination.limit_group = limit_group;
         }
         if let Some(filter) = change.filter {
             destination.filter = filter;
@@ -391,6 +396,62 @@ impl HealthBook for FakeStore {
         _after: i64,
         _limit: u32,
     ) -> Result<Vec<OperationalEvent>, CatalogError> {
+        Ok(Vec::new())
+    }
+}
+
+/// There are none.
+#[async_trait]
+impl LimitGroups for FakeStore {
+    async fn limit_groups(
+        &self,
+        _: TenantId,
+        _: Option<&GroupName>,
+        _: u32,
+    ) -> Result<Vec<LimitGroup>, CatalogError> {
+        drop(self.up()?);
+        Ok(Vec::new())
+    }
+
+    async fn limit_group(&self, _: TenantId, _: &GroupName) -> Result<LimitGroup, CatalogError> {
+        Err(CatalogError::NotFound("limit group"))
+    }
+
+    async fn put_limit_group(
+        &self,
+        _: TenantId,
+        name: &GroupName,
+        limits: &GroupLimits,
+    ) -> Result<LimitGroup, CatalogError> {
+        Ok(LimitGroup {
+            name: name.clone(),
+            limits: *limits,
+            members: Vec::new(),
+            created_at: NOON,
+        })
+    }
+
+    async fn delete_limit_group(&self, _: TenantId, _: &GroupName) -> Result<(), CatalogError> {
+        Err(CatalogError::NotFound("limit group"))
+    }
+
+    async fn limit_group_past(
+        &self,
+        _: TenantId,
+        _: &GroupName,
+        _: (Timestamp, Timestamp),
+    ) -> Result<GroupPast, CatalogError> {
+        Ok(GroupPast::default())
+    }
+
+    async fn limit_group_starts(
+        &self,
+        _: TenantId,
+        _: &GroupName,
+        _: (Timestamp, Timestamp),
+        _: Option<Start>,
+        _: u32,
+    ) -> Result<Vec<Start>, CatalogError> {
         Ok(Vec::new())
     }
 }

@@ -318,6 +318,7 @@ pub async fn a_destination_is_found_by_what_its_platform_calls_it(world: &World)
         limits: LimitSettings::default(),
         pass_traceparent: false,
         handshake: Handshake::None,
+        limit_group: None,
     };
     let create = async |new: &NewDestination| {
         let created = world.catalog.create_destination(DEFAULT_TENANT, new);

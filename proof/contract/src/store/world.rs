@@ -14,6 +14,7 @@ use domain::handshake::Handshake;
 use domain::health::Signal;
 use domain::ids::{DestinationId, EventId, TenantId, WorkerId};
 use domain::limit::{Count, Shape};
+use domain::limit_group::GroupName;
 use domain::permit::Permit;
 use domain::policy::LimitSettings;
 use domain::share::Room;
@@ -130,6 +131,7 @@ impl World {
             limits: LimitSettings::EXACT,
             pass_traceparent: false,
             handshake: Handshake::None,
+            limit_group: None,
         };
         DestinationBuilder { world: self, new }
     }
@@ -417,6 +419,13 @@ impl DestinationBuilder<'_> {
     #[must_use]
     pub fn event_types(mut self, types: &[&str]) -> Self {
         self.new.event_types = types.iter().map(|name| (*name).to_owned()).collect();
+        self
+    }
+
+    /// The limit group that it is in.
+    #[must_use]
+    pub fn group(mut self, name: &GroupName) -> Self {
+        self.new.limit_group = Some(name.clone());
         self
     }
 

@@ -81,6 +81,7 @@ pub(crate) async fn furnish(
             limits: *limits,
             pass_traceparent: false,
             handshake: Handshake::None,
+            limit_group: None,
         };
         before();
         let created = driver

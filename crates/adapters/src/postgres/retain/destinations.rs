@@ -189,7 +189,7 @@ const LONG: [&str; 4] = [
 ];
 
 /// The rest, a row or few of each; the destination itself at the end.
-const SHORT: [&str; 11] = [
+const SHORT: [&str; 12] = [
     "-- retain: forget_pacing\ndelete from pacing where destination_id = any ($1)",
     "-- retain: forget_health\ndelete from health where destination_id = any ($1)",
     "-- retain: forget_times\ndelete from response_times where destination_id = any ($1)",
@@ -198,6 +198,7 @@ const SHORT: [&str; 11] = [
     "-- retain: forget_tally_mark\ndelete from tally_marks where destination_id = any ($1)",
     "-- retain: forget_mark\ndelete from destination_marks where destination_id = any ($1)",
     "-- retain: forget_requests\ndelete from limit_requests where destination_id = any ($1)",
+    "-- retain: forget_groups\ndelete from limit_group_members where destination_id = any ($1)",
     "-- retain: forget_replays\ndelete from replays where destination_id = any ($1)",
     "-- retain: forget_secrets\ndelete from destination_secrets where destination_id = any ($1)",
     "-- retain: forget_destinations\ndelete from destinations where id = any ($1)",

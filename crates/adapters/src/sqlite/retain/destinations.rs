@@ -76,7 +76,7 @@ const LONG: [&str; 4] = [
 ];
 
 /// The rest, a row or few of each; the destination itself at the end.
-const SHORT: [&str; 11] = [
+const SHORT: [&str; 12] = [
     "-- retain: its pacing\ndelete from pacing where destination_id = ?1",
     "-- retain: its health\ndelete from health where destination_id = ?1",
     "-- retain: its response times\ndelete from response_times where destination_id = ?1",
@@ -85,6 +85,7 @@ const SHORT: [&str; 11] = [
     "-- retain: its tally's mark\ndelete from tally_marks where destination_id = ?1",
     "-- retain: its mark\ndelete from destination_marks where destination_id = ?1",
     "-- retain: its requests\ndelete from limit_requests where destination_id = ?1",
+    "-- retain: its groups\ndelete from limit_group_members where destination_id = ?1",
     "-- retain: its replays\ndelete from replays where destination_id = ?1",
     "-- retain: its secrets\ndelete from destination_secrets where destination_id = ?1",
     "-- retain: itself\ndelete from destinations where id = ?1",

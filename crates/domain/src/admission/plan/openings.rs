@@ -1,13 +1,17 @@
 //! When each rule by itself would let one attempt more start: for people who
 //! ask why it does not start now.
 
-use super::{Counted, LOOK_WHEN_CROWDED, Limit, Pacing, Plan, Policy, Timestamp, Usage, lead};
+use super::{
+    Counted, LOOK_WHEN_CROWDED, Limit, Limited, Pacing, Plan, Policy, Timestamp, Usage, Window,
+};
 
 /// A rule that an attempt has to pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Gate {
     /// A sliding window.
     Window(Limit),
+    /// A window of its limit group.
+    Group(Limit),
     /// A bucket, or the `burst` of a window.
     Spacing(Pacing),
     /// The pace of smart delivery.
@@ -30,24 +34,24 @@ pub struct Opening {
 /// so it may give that slot a little later, and never earlier.
 #[must_use]
 pub fn openings(policy: &Policy, usage: &Usage, now: Timestamp) -> Vec<Opening> {
-    let plan = Plan::new(policy, usage, now, now + lead(policy));
-    let Some(limited) = plan.limited() else {
-        let pace = plan.pace().into_iter();
-        return pace
-            .map(|pace| opening(Gate::Pace, pace.opens(), now))
-            .collect();
-    };
-    let gates =
-        (limited.windows.iter().copied().map(Gate::Window)).chain(policy.pace.map(|_| Gate::Pace));
+    let plan = Plan::new(policy, usage, now);
+    let (limited, group) = (plan.limited(), usage.group.as_deref());
+    let own = |limited: &Limited| limited.windows.iter().copied().map(Gate::Window).collect();
+    let own: Vec<Gate> = limited.map_or_else(Vec::new, own);
+    let of_group = (group.into_iter()).flat_map(|group| group.limits.windows().map(Gate::Group));
     let windows = plan.windows(Counted::OnTime);
-    let windows = gates
-        .zip(windows)
-        .map(|(gate, window)| opening(gate, window.opens(), now));
-    let spacing = limited.pacing.map(|pacing| {
+    let opens = |(gate, window): (Gate, &Window)| opening(gate, window.opens(), now);
+    let pace = windows.pace.iter().map(|window| (Gate::Pace, window));
+    let spacing = limited.and_then(|limited| limited.pacing).map(|pacing| {
         let token = (plan.meter).next_token(pacing, plan.refill_micros(pacing), now);
         opening(Gate::Spacing(pacing), Some(token), now)
     });
-    windows.chain(spacing).collect()
+    (own.into_iter().zip(&windows.own))
+        .chain(of_group.zip(&windows.group))
+        .chain(pace)
+        .map(opens)
+        .chain(spacing)
+        .collect()
 }
 
 fn opening(gate: Gate, at: Option<Timestamp>, now: Timestamp) -> Opening {

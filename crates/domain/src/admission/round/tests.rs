@@ -236,3 +236,198 @@ proptest! {
         }
     }
 }
+
+mod groups {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::admission::Member;
+    use crate::limit_group::GroupLimits;
+
+    fn group(limits: GroupLimits, members: &[(u128, &[i64])]) -> Arc<Group> {
+        let member = |(number, starts): &(u128, &[i64])| {
+            let starts = starts.iter().copied().map(Timestamp::from_millis);
+            let member = Member {
+                starts: starts.collect(),
+                ..Member::default()
+            };
+            (DestinationId(Uuid::from_u128(*number)), member)
+        };
+        Arc::new(Group {
+            tenant: TenantId(Uuid::from_u128(1)),
+            name: "acme".parse().unwrap(),
+            limits,
+            members: members.iter().map(member).collect(),
+        })
+    }
+
+    fn limits(per_second: u32) -> GroupLimits {
+        GroupLimits {
+            per_second: Some(per_second),
+            ..GroupLimits::default()
+        }
+    }
+
+    fn members(group: &Arc<Group>, waiting: &[i64]) -> Vec<Candidate> {
+        (1..)
+            .zip(waiting)
+            .map(|(number, waiting)| {
+                let mut member = candidate(number, 1, *waiting);
+                member.usage.group = Some(Arc::clone(group));
+                member
+            })
+            .collect()
+    }
+
+    fn given(round: &Round) -> Vec<usize> {
+        (round.decided.iter())
+            .map(|decided| decided.permits.len())
+            .collect()
+    }
+
+    #[test]
+    fn members_share_what_their_group_has_and_wait_for_it_together() {
+        let group = group(limits(10), &[]);
+        let members = members(&group, &[90, 2, 90]);
+        let round = round(&Room::of(1_000), &members, NOW);
+        assert_eq!(given(&round), [4, 2, 4]);
+        let blocked = |index: usize| round.decided[index].decision.blocked;
+        assert_eq!(
+            (blocked(0), blocked(1), blocked(2)),
+            (Some(Blocked::Group), None, Some(Blocked::Group))
+        );
+        // All ten started now leave after a second, and both look at the same time before.
+        let looks: Vec<Look> = (round.decided.iter())
+            .filter(|decided| decided.decision.blocked.is_some())
+            .map(|decided| decided.decision.look)
+            .collect();
+        let at = NOW + Duration::from_millis(975);
+        let floor = Some(at);
+        assert_eq!(looks, [Look::At { at, floor }; 2]);
+    }
+
+    #[test]
+    fn whoever_has_had_least_goes_first() {
+        let lately: [i64; 3] = [999_990, 999_980, 999_970];
+        let group = group(limits(5), &[(1, &lately)]);
+        let members = members(&group, &[9, 9]);
+        let round = round(&Room::of(1_000), &members, NOW);
+        assert_eq!(given(&round), [0, 2]);
+    }
+
+    #[test]
+    fn where_one_slot_opens_at_a_time_members_take_turns() {
+        let hourly = GroupLimits {
+            per_second: Some(1),
+            per_hour: Some(100),
+            ..GroupLimits::default()
+        };
+        let mut starts: BTreeMap<u128, Vec<i64>> = BTreeMap::new();
+        let mut turns = Vec::new();
+        for turn in 0..6 {
+            let had: Vec<(u128, &[i64])> = (starts.iter())
+                .map(|(number, starts)| (*number, starts.as_slice()))
+                .collect();
+            let members = members(&group(hourly, &had), &[50, 50, 50]);
+            let now = NOW + Duration::from_secs(turn * 2);
+            let round = round(&Room::of(1_000), &members, now);
+            let winner = given(&round).iter().position(|given| *given == 1).unwrap();
+            starts
+                .entry(winner as u128 + 1)
+                .or_default()
+                .push(now.as_micros() / 1_000);
+            turns.push(winner);
+        }
+        assert_eq!(turns, [0, 1, 2, 0, 1, 2]);
+    }
+
+    #[test]
+    fn a_member_keeps_its_own_limit() {
+        let group = group(limits(10), &[]);
+        let mut members = members(&group, &[90, 90]);
+        members[0] = per_second(members[0].clone(), 2);
+        let round = round(&Room::of(1_000), &members, NOW);
+        assert_eq!(given(&round), [2, 8]);
+        let blocked = round.decided[0].decision.blocked;
+        assert_eq!(blocked, Some(Blocked::Limit));
+    }
+
+    #[test]
+    fn a_permit_of_another_member_counts_at_its_deadline() {
+        let mut group = group(limits(1), &[]);
+        let late = Outstanding {
+            not_before: NOW - GRACE,
+            deadline: NOW + Duration::from_millis(10),
+        };
+        let other = DestinationId(Uuid::from_u128(7));
+        Arc::make_mut(&mut group).give(other, [late].into_iter());
+        let members = members(&group, &[1]);
+        let round = round(&Room::of(1_000), &members, NOW);
+        assert_eq!(given(&round), [0]);
+        // It may end unused, and nobody would say so here.
+        let Look::At { at, .. } = round.decided[0].decision.look else {
+            panic!("it waits");
+        };
+        assert!(at <= NOW + Duration::from_secs(1), "{at:?}");
+    }
+
+    #[test]
+    fn a_group_of_zero_pauses_its_members() {
+        let group = group(limits(0), &[]);
+        let round = round(&Room::of(1_000), &members(&group, &[1]), NOW);
+        let decision = &round.decided[0].decision;
+        assert_eq!(
+            (decision.blocked, decision.look),
+            (Some(Blocked::Paused), Look::Idle)
+        );
+    }
+
+    #[test]
+    fn what_the_fleet_has_no_room_for_is_not_given_twice() {
+        let group = group(limits(10), &[]);
+        let members = members(&group, &[90, 90]);
+        let round = round(&Room::of(4), &members, NOW);
+        assert_eq!(given(&round), [2, 2]);
+    }
+
+    proptest! {
+        /// The theorem, of a group: whatever the members want, have and are limited to,
+        /// no window of it holds more than its limit, however late permits start.
+        #[test]
+        fn no_window_of_a_group_holds_more_than_its_limit(
+            max in 1_u32..12,
+            own in prop::collection::vec(prop::option::of(1_u32..9), 1..5),
+            waiting in prop::collection::vec(0_i64..12, 5),
+            starts in prop::collection::vec((0_u128..5, 0_i64..1_500), 0..20),
+            lateness in prop::collection::vec(0_u64..2_000, 7),
+        ) {
+            let limits = limits(max);
+            let mut had: BTreeMap<u128, Vec<i64>> = BTreeMap::new();
+            for (member, ago) in starts.into_iter().take(max as usize) {
+                had.entry(member + 1).or_default().push(NOW.as_micros() / 1_000 - ago);
+            }
+            let had: Vec<(u128, &[i64])> = (had.iter())
+                .map(|(number, starts)| (*number, starts.as_slice()))
+                .collect();
+            let group = group(limits, &had);
+            let mut members = members(&group, &waiting[..own.len()]);
+            for (member, own) in members.iter_mut().zip(&own) {
+                if let Some(own) = own {
+                    *member = per_second(member.clone(), *own);
+                }
+            }
+            let round = round(&Room::of(1_000), &members, NOW);
+            let known = group.members.values().flat_map(|member| member.starts.clone());
+            let slots = (round.decided.iter()).flat_map(|decided| &decided.decision.slots);
+            let started = (slots.zip(lateness.iter().cycle())).map(|(slot, late)| {
+                slot.deadline.min(slot.not_before + Duration::from_millis(*late))
+            });
+            let all: Vec<Timestamp> = known.chain(started).collect();
+            for end in &all {
+                let since = *end - Duration::from_secs(1);
+                let within = all.iter().filter(|start| **start > since && *start <= end).count();
+                prop_assert!(within <= max as usize, "{within} of {max}");
+            }
+        }
+    }
+}

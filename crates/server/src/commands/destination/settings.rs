@@ -65,6 +65,10 @@ pub struct Settings {
     #[arg(long, value_name = "WHICH")]
     pub handshake: Option<Handshake>,
 
+    /// The limit group that its starts count for as well; `none` takes it out.
+    #[arg(long, value_name = "NAME")]
+    pub limit_group: Option<String>,
+
     /// A header to add, such as `x-env: production`. Repeatable: all of them,
     /// or `none`.
     #[arg(long = "header", value_name = "NAME: VALUE")]
@@ -239,6 +243,13 @@ impl Settings {
             (
                 "handshake",
                 self.handshake.map(|which| which.as_str().into()),
+            ),
+            (
+                "limit_group",
+                (self.limit_group.as_deref()).map(|name| match name {
+                    NONE => Value::Null,
+                    name => name.into(),
+                }),
             ),
             (
                 "headers",
