@@ -29,6 +29,7 @@ RUN cargo chef prepare --recipe-path recipe.json
 # The dependencies are a layer of their own: it is built again when Cargo.lock changes,
 # and not with every change of ours.
 FROM chef AS build
+COPY .cargo .cargo
 COPY --from=plan /paceline/recipe.json recipe.json
 RUN cargo chef cook --profile dist --locked --package server --recipe-path recipe.json
 COPY Cargo.toml Cargo.lock ./
