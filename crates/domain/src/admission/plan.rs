@@ -80,12 +80,8 @@ impl<'a> Plan<'a> {
         let free = most
             .saturating_sub(queued)
             .saturating_sub(self.usage.in_flight);
-        let cap = backlog
-            .due
-            .min(free)
-            .min(places)
-            .min(of_group)
-            .min(MAX_BATCH);
+        let cap = backlog.due.min(free).min(places).min(MAX_BATCH);
+        let cap = cap.min(of_group);
         let (slots, meter, by_group) = self.slots(cap);
         let given = u32::try_from(slots.len()).unwrap_or(u32::MAX);
         let blocked = match self.what_blocks(given, backlog, free, places) {
