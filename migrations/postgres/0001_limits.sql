@@ -8,7 +8,7 @@
 
 -- ---------------------------------------------------------------------------
 -- Time on the wire: whole microseconds since the Unix epoch, exact both ways until the
--- year 2230 (they go through double precision, which takes half of what numeric does).
+-- year 2106 (they go through double precision, which takes half of what numeric does).
 -- Both are inlined into the statements that call them, so they cost no call.
 
 create function micros(at timestamptz) returns bigint

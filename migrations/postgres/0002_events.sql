@@ -67,7 +67,8 @@ create table events (
     -- For the one destination that it named, and not for those that subscribe.
     directed boolean not null default false,
     -- The ids of its first attempts, one for each destination: `deliveries_of` finds by them
-    -- what is owed of it.
+    -- what is owed of it. Whoever writes an event and its attempts by hand writes them too:
+    -- its page does not show the attempts else, and its payload may go before they do.
     deliveries bigint[],
     -- An id has one day, so the pair is unique if and only if the id is.
     primary key (id, day)

@@ -377,6 +377,14 @@ begin
             and m.left_at <= c.now - 172800000000
         order by m.id desc limit -1 offset 1000
     );
+    -- Nor does one that comes and goes leave more than a few rows: its newest says until
+    -- when what it started counts, and runs read all of them.
+    delete from limit_group_members where id in (
+        select m.id from limit_group_members m
+        where m.tenant_id = new.tenant_id and m.limit_group = new.limit_group
+            and m.destination_id = new.destination_id and m.left_at is not null
+        order by m.id desc limit -1 offset 20
+    );
 end;
 
 create trigger destinations_after_insert_group after insert on destinations
@@ -419,6 +427,15 @@ when exists (
 )
 begin
     select raise(abort, 'the limit group has members: CHECK constraint failed: limit_groups_check_members');
+end;
+
+-- A row that takes another's place would change a group with members and tell nobody.
+create trigger limit_groups_replaced after insert on limit_groups
+when exists (
+    select 1 from destinations where tenant_id = new.tenant_id and limit_group = new.name
+)
+begin
+    select raise(abort, 'the limit group has members, update it: CHECK constraint failed: limit_groups_check_members');
 end;
 
 create trigger limit_groups_after_insert after insert on limit_groups

@@ -33,6 +33,11 @@ impl Place for Killed {
         ("notifier_of_another_process", 1)
     }
 
+    fn tally(&self) -> &'static str {
+        "insert into dead_letter_tallies (destination_id, tenant_id)
+        select destination_id, tenant_id from deliveries where id in (select id from ledger)"
+    }
+
     async fn sql(&self, sql: &str) {
         self.shell().execute_batch(sql).unwrap();
     }

@@ -48,6 +48,10 @@ const ALONE_AFTER: Duration = Duration::from_secs(1);
 /// deliveries than can be made in the time.
 const PART_RESTS: u32 = 3;
 
+/// A part that took longer is not what slows the store, and the next one rests as after
+/// one that took so long.
+const PART_RESTS_FOR: Duration = Duration::from_millis(500);
+
 /// So many requests that fail alone, one after the other, and it is the store that
 /// is away: the others of that commit are refused without asking.
 const AWAY_AFTER: u32 = 3;
@@ -245,7 +249,7 @@ impl IngestLoop {
             if together.is_none() {
                 together = self.commit_together();
             }
-            let rests = part.is_none() && Instant::now() < self.part_from;
+            let rests = part.is_none() && !closed && Instant::now() < self.part_from;
             if part.is_none() && !rests {
                 part = self.commit_part();
             }
@@ -353,7 +357,8 @@ impl IngestLoop {
     /// tells; it grows by little, since a store has good moments.
     fn measure(&mut self, part: &Committed) {
         if !self.is_alone() {
-            self.part_from = Instant::now() + part.took * PART_RESTS;
+            let took = part.took.min(PART_RESTS_FOR);
+            self.part_from = Instant::now() + took * PART_RESTS;
         }
         let Ok(acceptances) = &part.answer else {
             return;

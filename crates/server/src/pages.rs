@@ -63,7 +63,7 @@ mod visitor;
 mod words;
 
 /// The largest form.
-const MAX_FORM_BYTES: usize = 64 * 1_024;
+pub(crate) const MAX_FORM_BYTES: usize = 64 * 1_024;
 
 /// How long a page may take; an event stream only until it begins.
 const PAGE_TIMEOUT: Duration = Duration::from_secs(30);

@@ -157,6 +157,15 @@ impl Inner {
             first: self.shards.first().name(),
         };
         let aim = asked.aim();
+        if home == Home::Everywhere && !matches!(aim, Aim::Shard(_)) {
+            // What the router does itself, it does as whoever asks and no more.
+            acting::tenant_of(headers)?;
+            if let Some(needed) = asked.needs(&aim)
+                && !acting::scopes_of(headers)?.contains(needed)
+            {
+                return Err(Problem::forbidden(needed));
+            }
+        }
         let mut whose = As::Caller;
         if let (Some(needed), Home::Shard(shard)) = (asked.needs(&aim), &home) {
             let scopes = self.keys.scopes(&self.shards, shard, &key).await?;

@@ -10,8 +10,8 @@ use anyhow::{Context, Result, ensure};
 use crate::mutant::Mutant;
 
 /// How many are tried of those that changed, and of the others.
-const CHANGED: usize = 60;
-const OTHERS: usize = 20;
+const CHANGED: usize = 40;
+const OTHERS: usize = 10;
 
 /// Those of files that differ from `revision`, and of the others; of more than
 /// [`CHANGED`] and [`OTHERS`] those whose turn it is.

@@ -393,7 +393,7 @@ impl Day {
 /// Whether an attempt that is not over, a dead letter that can be replayed, or a
 /// row of the outbox may need an event of that day. Dead letters are over when
 /// their own walk says so, whatever their age: until then they are replayed.
-/// Reads what is pending, by its indexes: once for each day that is over.
+/// Reads all that is pending, row by row: once for each day that is over.
 async fn needs_event_of(connection: &mut PgConnection, day: &str) -> Result<bool, Failure> {
     Ok(sqlx::query_scalar(
         "-- keep_days: needs_event_of

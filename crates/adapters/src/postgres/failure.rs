@@ -6,7 +6,7 @@ use std::hash::{BuildHasher, Hasher};
 use std::time::Duration;
 
 use domain::policy::InvalidSettings;
-use engine::ports::CatalogError;
+use engine::ports::{CatalogError, GROUP_REFUSES};
 use engine::ports::{StoreError, wanted};
 
 /// How often a conflict is tried again.
@@ -166,7 +166,10 @@ fn refusal(error: &dyn sqlx::error::DatabaseError) -> Option<CatalogError> {
     let (field, problem) = match error.code().as_deref()? {
         "23514" => {
             let (_, field) = constraint.split_once("_check_")?;
-            (field, "is outside what the store's constraints allow")
+            match field {
+                "limit_group" => (field, GROUP_REFUSES),
+                _ => (field, "is outside what the store's constraints allow"),
+            }
         }
         "23503" => {
             let (_, field) = constraint.split_once("_check_")?;

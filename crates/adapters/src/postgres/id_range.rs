@@ -43,6 +43,15 @@ impl IdRange {
         Self::days(horizon, given.max(horizon))
     }
 
+    /// The same and the day after: for whoever reads what was started under a lock that was
+    /// taken after the last id was read.
+    pub(super) const fn and_a_day(self) -> Self {
+        Self {
+            first: self.first,
+            last: self.last + (1 << DAY_BITS),
+        }
+    }
+
     /// The first of them.
     pub(super) const fn first(self) -> i64 {
         self.first

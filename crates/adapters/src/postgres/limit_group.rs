@@ -78,7 +78,8 @@ struct Row {
 
 /// One statement, and so one snapshot: no start slips from what is owed to what is over
 /// between two. It is bounded by the members and the limit, which is why neither may be
-/// large. One that left counts with what it claimed until then; what it has out since, it
+/// large. The 500 ms: what was claimed before it left may start so much later. One that left
+/// counts with what it claimed until then; what it has out since, it
 /// has for itself. One that left and came back is a member.
 const USAGE: &str = "-- admit: groups
     select g.tenant_id, g.name,
@@ -96,7 +97,7 @@ const USAGE: &str = "-- admit: groups
         select
             greatest(g.limit_per_second, g.limit_per_minute, g.limit_per_hour, g.limit_per_day)
                 as most,
-            from_micros($3) - 2 * case
+            from_micros($3) - interval '500 milliseconds' - 2 * case
                 when g.limit_per_day is not null then interval '24 hours'
                 when g.limit_per_hour is not null then interval '1 hour'
                 when g.limit_per_minute is not null then interval '1 minute'
@@ -162,7 +163,7 @@ pub(super) async fn read<'a>(
     if names.is_empty() {
         return Ok(Groups::new());
     }
-    let rows: Vec<Row> = sqlx::query_as(open.told(USAGE))
+    let rows: Vec<Row> = sqlx::query_as(open.and_a_day().told(USAGE))
         .bind(tenants)
         .bind(names)
         .bind(now.as_micros())

@@ -1,6 +1,6 @@
 //! What can go wrong in a step, and what callers are told.
 
-use engine::ports::{CatalogError, StoreError};
+use engine::ports::{CatalogError, GROUP_REFUSES, StoreError};
 use rusqlite::ErrorCode;
 
 /// An error of a step, before it is known whether a `Store` or a `Catalog`
@@ -110,6 +110,7 @@ fn refused(error: &rusqlite::Error) -> Option<CatalogError> {
         "NOT NULL" => "must be set",
         "UNIQUE" => "is there already",
         "FOREIGN KEY" => "names what does not exist",
+        _ if field == "limit_group" => GROUP_REFUSES,
         _ => "is refused by the store's constraints",
     };
     Some(CatalogError::Invalid {

@@ -119,6 +119,35 @@ mod tests {
         connection.execute(insert, [tenant]).unwrap();
     }
 
+    /// `insert or replace` deletes without a trigger. It would change what members may, and
+    /// neither revoke nor wake; and whoever joins and leaves all day leaves a few rows.
+    #[test]
+    fn a_group_with_members_is_updated_and_not_replaced() {
+        let mut connection = Connection::open_in_memory().unwrap();
+        migrate(&mut connection).unwrap();
+        let tenant = "00000000-0000-0000-0000-000000000001";
+        let group = format!(
+            "or replace into limit_groups (tenant_id, name, limit_per_second)
+            values ('{tenant}', 'acme', 8)"
+        );
+        connection.execute(&format!("insert {group}"), []).unwrap();
+        connection.execute(&format!("insert {group}"), []).unwrap();
+        let member = "insert into destinations (id, tenant_id, url, limit_group)
+            values ('a', ?1, 'https://a', 'acme')";
+        connection.execute(member, [tenant]).unwrap();
+        let refused = connection
+            .execute(&format!("insert {group}"), [])
+            .unwrap_err();
+        assert!(refused.to_string().contains("has members"), "{refused}");
+        for group in ["null", "'acme'"].repeat(40) {
+            let change = format!("update destinations set limit_group = {group}");
+            connection.execute(&change, []).unwrap();
+        }
+        let rows = "select count(*) from limit_group_members";
+        let rows: i64 = connection.query_row(rows, [], |row| row.get(0)).unwrap();
+        assert_eq!(rows, 21);
+    }
+
     /// Of any column of any table, also of those that are yet to come.
     #[test]
     fn what_may_be_null_is_asked_for_null_first() {

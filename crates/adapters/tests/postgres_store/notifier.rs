@@ -16,6 +16,10 @@ impl Place for Killed {
         ("notifier::notifier_of_another_process", 2)
     }
 
+    fn tally(&self) -> &'static str {
+        "select"
+    }
+
     async fn sql(&self, sql: &str) {
         self.0.sql(sql).await;
     }

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::window::Window;
-use super::{LOOK_WHEN_CROWDED, Outstanding};
+use super::{LOOK_WHEN_CROWDED, MAX_CLAIM_TO_SEND, Outstanding};
 use crate::ids::{DestinationId, TenantId};
 use crate::limit::Limit;
 use crate::limit_group::{GroupLimits, GroupName};
@@ -69,11 +69,12 @@ impl Group {
         period + together(margins, period)
     }
 
-    /// How far back starts have to be read; with the largest margin that there is.
+    /// How far back starts have to be read, and whoever left is remembered, whose last claim
+    /// may have started later; with the largest margin that there is.
     #[must_use]
     pub fn reaches_back(limits: &GroupLimits) -> Duration {
         let longest = limits.windows().map(|limit| limit.period.duration()).max();
-        longest.unwrap_or_default() * 2
+        longest.unwrap_or_default() * 2 + MAX_CLAIM_TO_SEND
     }
 
     /// How many starts of each member have to be read at most.
@@ -91,15 +92,23 @@ impl Group {
         alone.min(max.unwrap_or(0).saturating_add(1))
     }
 
-    /// The windows as they stand, permits counted where `end` says.
-    pub(super) fn windows(&self, end: impl Fn(&Outstanding) -> Timestamp) -> Vec<Window> {
+    /// The windows as they stand, permits counted where `end` says. Starts that were out of
+    /// one by `now` are not in it: members bring what they started before they joined.
+    pub(super) fn windows(
+        &self,
+        end: impl Fn(&Outstanding) -> Timestamp,
+        now: Timestamp,
+    ) -> Vec<Window> {
         let members = || self.members.values();
-        let outstanding = members().flat_map(|member| member.outstanding.iter().map(&end));
-        let starts = members().flat_map(|member| member.starts.iter().copied());
-        let ends: Vec<_> = outstanding.chain(starts).map(|end| (end, 1)).collect();
-        (self.limits.windows())
-            .map(|limit| Window::new((limit.max.get(), 0), self.stretched(limit), ends.clone()))
-            .collect()
+        let window = |limit: Limit| {
+            let length = self.stretched(limit);
+            let outstanding = members().flat_map(|member| member.outstanding.iter().map(&end));
+            let starts = members().flat_map(|member| member.starts.iter().copied());
+            let starts = starts.filter(|start| *start > now - length);
+            let ends = outstanding.chain(starts).map(|end| (end, 1)).collect();
+            Window::new((limit.max.get(), 0), length, ends)
+        };
+        self.limits.windows().map(window).collect()
     }
 
     /// Whether a permit is out, of any member.
@@ -153,7 +162,7 @@ impl Group {
     /// the same time. Soon where a permit is out: one that ends unused makes room early, and
     /// only the member that had it is woken.
     pub(super) fn look_at(&self, now: Timestamp) -> Timestamp {
-        let windows = self.windows(|one| one.not_before.max(now));
+        let windows = self.windows(|one| one.not_before.max(now), now);
         let opens = windows.iter().filter_map(Window::opens).max();
         let at = opens.unwrap_or(now) - GROUP_LEAD / 2;
         let at = match self.has_permits_out() {
@@ -166,8 +175,8 @@ impl Group {
     }
 
     /// How many slots of it open until then, `most` at most.
-    fn room(&self, horizon: Timestamp, most: u32) -> u32 {
-        let mut windows = self.windows(|one| one.deadline);
+    fn room(&self, (now, horizon): (Timestamp, Timestamp), most: u32) -> u32 {
+        let mut windows = self.windows(|one| one.deadline, now);
         let opens = |windows: &[Window]| {
             let opens: Option<Vec<_>> = windows.iter().map(Window::opens).collect();
             opens.is_some_and(|opens| opens.into_iter().all(|at| at <= horizon))
@@ -215,7 +224,7 @@ impl Group {
         let wanted = wants
             .iter()
             .fold(0_u32, |sum, (_, wants)| sum.saturating_add(*wants));
-        let room = self.room(horizon, wanted);
+        let room = self.room((now, horizon), wanted);
         let had = order
             .iter()
             .fold(0_u32, |sum, (_, had, _)| sum.saturating_add(*had));

@@ -288,7 +288,7 @@ impl<'a> Plan<'a> {
         Windows {
             own: self.limits(counted),
             group: group.map_or_else(Vec::new, |group| {
-                group.windows(|one| self.end(one, counted))
+                group.windows(|one| self.end(one, counted), self.now)
             }),
             pace: self.pace(),
         }

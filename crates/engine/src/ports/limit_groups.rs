@@ -110,6 +110,10 @@ pub fn too_many_groups() -> CatalogError {
     ))
 }
 
+/// Why a store lets a destination not join, once the group was there and had room.
+pub const GROUP_REFUSES: &str = "has as many members as it may have, those that left within two \
+    days included, or is gone";
+
 /// Why a group cannot be deleted.
 #[must_use]
 pub fn group_has_members() -> CatalogError {

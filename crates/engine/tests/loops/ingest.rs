@@ -273,7 +273,7 @@ async fn parts_are_smaller_where_the_store_is_slow() {
     front.world.store.accept.takes(ms(400));
     let mut small = vec![front.accept(events(1, 1)).await];
     let large = front.accept(events(500, 1)).await;
-    for _ in 0..8 {
+    for _ in 0..20 {
         pass(ms(400)).await;
         small.push(front.accept(events(1, 1)).await);
     }
@@ -303,7 +303,7 @@ async fn parts_leave_three_quarters_of_the_time_to_the_others() {
     let took = began.elapsed();
     let writing = ms(10) * parts.len() as u32;
     assert!(
-        took >= writing * 39 / 10,
+        took >= writing * 37 / 10,
         "{took:?} for {writing:?} of writing"
     );
     assert!(

@@ -153,8 +153,9 @@ pub(super) async fn open(
     request: Request,
 ) -> Result<Response, Refused> {
     let headers = request.headers().clone();
-    own_form(request, &pages).await?;
+    // Before anything is read of whoever has none.
     let link = good(&pages, &token).await?;
+    own_form(request, &pages).await?;
     let held = pages.0.app.tenancy().links().new_held();
     let signs_in = link.kind == SessionKind::Once;
     let good_for = match signs_in {

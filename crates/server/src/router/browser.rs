@@ -1,20 +1,26 @@
 //! Pages: a browser holds what names its shard, a link is it, and whoever signs in says
 //! so by the key.
 
+use std::time::Duration;
+
 use axum::body::{Body, to_bytes};
 use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
 use http::{Method, StatusCode};
 use secrecy::zeroize::Zeroizing;
+use tokio::time::timeout;
 
 use super::shards::As;
 use super::{Home, Inner};
 use crate::api::problem::Problem;
 use crate::edge::shard_of_held;
-use crate::pages::held_by;
+use crate::pages::{self, held_by};
 
 /// The largest form that signs in.
 const MAX_FORM_BYTES: usize = 16 * 1024;
+
+/// How long a form may take to come.
+const FORM_WITHIN: Duration = Duration::from_secs(10);
 
 const SIGN_IN: &str = "/dashboard/sign-in";
 
@@ -41,6 +47,7 @@ impl Inner {
             (false, None) => (request, None),
         };
         let shard = shard.unwrap_or_else(|| self.shards.any());
+        let request = whole(request).await?;
         self.shards.pass(shard, PAGES, &As::Caller, request).await
     }
 
@@ -65,8 +72,20 @@ impl Inner {
     }
 }
 
+/// A form once it has come: one that drips in takes nobody's place meanwhile.
+async fn whole(request: Request) -> Result<Request, Problem> {
+    if request.method() != Method::POST {
+        return Ok(request);
+    }
+    let (head, body) = request.into_parts();
+    let body = timeout(FORM_WITHIN, to_bytes(body, pages::MAX_FORM_BYTES)).await;
+    let body = body.map_err(|_late| Problem::shard_busy("of this browser"))?;
+    let body = body.map_err(|_large| Problem::too_large("body", pages::MAX_FORM_BYTES))?;
+    Ok(Request::from_parts(head, Body::from(body)))
+}
+
 /// What all of them are counted as.
-const PAGES: &str = "/dashboard";
+pub(super) const PAGES: &str = "/dashboard";
 
 /// For people: a browser has no use for JSON.
 pub(super) fn in_words(problem: &Problem) -> Response {

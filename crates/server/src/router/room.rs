@@ -6,26 +6,43 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::{Entry, RandomState};
-use std::hash::BuildHasher;
+use std::hash::{BuildHasher, Hash};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use http::{HeaderMap, header};
+/// Requests of the API that one shard has at one time. With those of pages they are below
+/// the 2,000 connections that its API takes from one address, so that two routers on one
+/// host are no more.
+const OF_API: usize = 700;
 
-use crate::api::acting;
+/// Of pages, which anybody asks for with a cookie that nobody has looked at yet: apart.
+const OF_PAGES: usize = 200;
 
-/// Requests that one shard has at one time: below the 2,000 connections that its API
-/// takes from one address, so that two routers on one host are no more.
-const AT_ONCE: usize = 900;
+/// One key, or one browser, has one of so many parts of them.
+const PARTS: usize = 5;
 
-/// Those of one key.
-const OF_ONE: usize = AT_ONCE / 5;
+/// The rooms of one shard.
+#[derive(Debug)]
+pub(super) struct Rooms {
+    pub(super) of_api: Room,
+    pub(super) of_pages: Room,
+}
 
-/// The room of one shard.
-#[derive(Debug, Clone, Default)]
+impl Default for Rooms {
+    fn default() -> Self {
+        Self {
+            of_api: Room::of(OF_API),
+            of_pages: Room::of(OF_PAGES),
+        }
+    }
+}
+
+/// One of them.
+#[derive(Debug, Clone)]
 pub(super) struct Room(Arc<Inner>);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Inner {
+    at_once: usize,
     taken: Mutex<Taken>,
     /// Whose they are is kept as a hash: keys are nobody's to keep.
     hashes: RandomState,
@@ -54,21 +71,23 @@ pub(super) struct Place {
 }
 
 impl Room {
-    /// A place for whoever these headers are of.
-    pub(super) fn take(&self, headers: &HeaderMap) -> Result<Place, Full> {
-        let who = [
-            acting::HEADER,
-            header::AUTHORIZATION.as_str(),
-            header::COOKIE.as_str(),
-        ];
-        let who = who.into_iter().find_map(|name| headers.get(name));
+    fn of(at_once: usize) -> Self {
+        Self(Arc::new(Inner {
+            at_once,
+            taken: Mutex::default(),
+            hashes: RandomState::new(),
+        }))
+    }
+
+    /// A place for this one.
+    pub(super) fn take(&self, who: impl Hash) -> Result<Place, Full> {
         let of = self.0.hashes.hash_one(who);
         let mut taken = self.taken();
-        if taken.all >= AT_ONCE {
+        if taken.all >= self.0.at_once {
             return Err(Full::All);
         }
         let own = taken.by.entry(of).or_default();
-        if *own >= OF_ONE {
+        if *own >= self.0.at_once / PARTS {
             return Err(Full::One);
         }
         *own += 1;
@@ -100,39 +119,29 @@ impl Drop for Place {
 
 #[cfg(test)]
 mod tests {
-    use http::HeaderValue;
-
     use super::*;
-
-    fn of(name: &'static str, value: &str) -> HeaderMap {
-        HeaderMap::from_iter([(name.parse().unwrap(), HeaderValue::from_str(value).unwrap())])
-    }
 
     #[test]
     fn one_key_has_a_part_of_the_places_and_gives_them_back() {
-        let room = Room::default();
-        let (one, other) = (of("authorization", "one"), of("authorization", "other"));
-        let places: Vec<_> = (0..OF_ONE).map(|_| room.take(&one).unwrap()).collect();
-        assert_eq!(room.take(&one).unwrap_err(), Full::One);
-        drop(room.take(&other).unwrap());
+        let room = Room::of(20);
+        let places: Vec<_> = (0..4).map(|_| room.take("one").unwrap()).collect();
+        assert_eq!(room.take("one").unwrap_err(), Full::One);
+        drop(room.take("other").unwrap());
         assert_eq!(room.taken().by.len(), 1, "who has none is forgotten");
         drop(places);
         assert_eq!(room.taken().all, 0);
         assert!(room.taken().by.is_empty());
-        room.take(&one).unwrap();
+        room.take("one").unwrap();
     }
 
     #[test]
-    fn who_acts_for_tenants_has_a_part_for_each_and_all_have_no_more_than_there_is() {
-        let room = Room::default();
-        let mut places = Vec::new();
-        for tenant in 0..AT_ONCE / OF_ONE {
-            let mut headers = of("authorization", "the platform's");
-            headers.extend(of("paceline-tenant", &tenant.to_string()));
-            places.extend((0..OF_ONE).map(|_| room.take(&headers).unwrap()));
-        }
-        assert_eq!(room.take(&of("cookie", "x")).unwrap_err(), Full::All);
+    fn all_have_no_more_than_there_is() {
+        let room = Room::of(20);
+        let who = |who: u32| (0..4).map(move |_| who);
+        let mut places: Vec<_> = (0..5).flat_map(who).map(|who| room.take(who)).collect();
+        assert!(places.iter().all(Result::is_ok));
+        assert_eq!(room.take(9).unwrap_err(), Full::All);
         places.pop();
-        room.take(&of("cookie", "x")).unwrap();
+        room.take(9).unwrap();
     }
 }

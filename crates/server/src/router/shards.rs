@@ -28,12 +28,16 @@ use tower_http::timeout::TimeoutBody;
 
 use super::HEADER;
 use super::aim::Named;
-use super::room::{Full, Place, Room};
-use crate::api::acting::SCOPES_HEADER;
+use super::browser::PAGES;
+use super::room::{Full, Place, Rooms};
+use crate::access::key::digest;
+use crate::api::acting::{self, SCOPES_HEADER};
 use crate::api::bulk;
+use crate::api::caller::bearer;
 use crate::api::problem::Problem;
 use crate::client::wire::{self, Words};
 use crate::config::{RouterConfig, ShardAddress};
+use crate::pages::held_by;
 use crate::request_id;
 
 /// How many questions of the router's own one shard is asked at one time. One that does
@@ -95,7 +99,7 @@ pub(super) struct Shard {
     scheme: Scheme,
     /// `None` of a URL without a host, which is refused before.
     authority: Option<Authority>,
-    room: Room,
+    room: Rooms,
     /// Of what the router itself wants to know.
     questions: Semaphore,
     /// As of the last look.
@@ -130,6 +134,8 @@ pub(super) struct Shards {
     open: Vec<ShardName>,
     /// With the key that all have.
     authorization: HeaderValue,
+    /// Its digest.
+    shared: [u8; 32],
     client: Client<HttpsConnector<HttpConnector>, Body>,
 }
 
@@ -164,6 +170,7 @@ impl Shards {
             others: shards.collect(),
             open,
             authorization,
+            shared: digest(key.expose_secret()),
             client: client(config)?,
         })
     }
@@ -298,7 +305,10 @@ impl Shards {
         whose: &As,
         mut request: Request,
     ) -> Result<Response, Problem> {
-        let place = shard.room.take(request.headers());
+        let place = match route {
+            PAGES => shard.room.of_pages.take(held_by(request.headers())),
+            _ => shard.room.of_api.take(self.who(whose, request.headers())),
+        };
         let place = place.map_err(|full| shard.full(full))?;
         self.address(shard, whose, &mut request);
         let patience = match route {
@@ -324,6 +334,16 @@ impl Shards {
             }
         };
         Ok(shard.answered(answer, place))
+    }
+
+    /// Whose place a request takes: its key's; of a key that is known to act for tenants
+    /// one of that tenant.
+    fn who(&self, whose: &As, headers: &HeaderMap) -> (Option<[u8; 32]>, Option<String>) {
+        let key = bearer(headers).map(digest);
+        let acts = matches!(whose, As::Key(..)) || key == Some(self.shared);
+        let tenant = acting::tenant_of(headers).ok().flatten();
+        let tenant = tenant.filter(|_| acts).map(|tenant| tenant.to_string());
+        (key, tenant)
     }
 
     fn address(&self, shard: &Shard, whose: &As, request: &mut Request) {
@@ -386,7 +406,7 @@ impl Shard {
             name: address.name.clone(),
             scheme,
             authority: format!("{host}{port}").parse().ok(),
-            room: Room::default(),
+            room: Rooms::default(),
             questions: Semaphore::new(QUESTIONS_AT_ONCE),
             // Until somebody has looked.
             ready: AtomicBool::new(true),
@@ -525,9 +545,22 @@ fn forget_the_hop(headers: &mut HeaderMap) {
         .flat_map(|text| text.split(','))
         .filter_map(|name| name.trim().parse().ok())
         .collect();
-    for name in own.iter().chain(&HOP_BY_HOP) {
+    let own = own.iter().filter(|name| !is_ours(name));
+    for name in own.chain(&HOP_BY_HOP) {
         headers.remove(name);
     }
+}
+
+/// Whether it is what the router goes by, or what the shard needs: nobody's connection
+/// takes that away.
+fn is_ours(name: &HeaderName) -> bool {
+    let needed = [
+        header::AUTHORIZATION,
+        header::COOKIE,
+        header::HOST,
+        header::CONTENT_LENGTH,
+    ];
+    needed.contains(name) || name.as_str().starts_with("paceline-")
 }
 
 /// An error and what is behind it.
@@ -544,7 +577,9 @@ mod tests {
     fn what_is_about_a_connection_stays_there() {
         let mut headers = HeaderMap::new();
         for (name, value) in [
-            ("connection", "close, x-of-the-hop"),
+            ("connection", "close, x-of-the-hop, paceline-tenant, Cookie"),
+            ("paceline-tenant", "c1"),
+            ("cookie", "a=b"),
             ("x-of-the-hop", "1"),
             ("transfer-encoding", "chunked"),
             ("te", "trailers"),
@@ -554,8 +589,9 @@ mod tests {
             headers.insert(name, HeaderValue::from_static(value));
         }
         forget_the_hop(&mut headers);
-        let left: Vec<_> = headers.keys().map(HeaderName::as_str).collect();
-        assert_eq!(left, ["x-kept", "host"]);
+        let mut left: Vec<_> = headers.keys().map(HeaderName::as_str).collect();
+        left.sort_unstable();
+        assert_eq!(left, ["cookie", "host", "paceline-tenant", "x-kept"]);
     }
 
     #[test]

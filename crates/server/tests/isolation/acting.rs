@@ -242,8 +242,8 @@ pub(crate) async fn events_are_listed_by_type_and_state(world: &World) {
     );
 }
 
-/// It is created once, and what is left out later is as if it never had been said;
-/// another's of the same name is another.
+/// It is created once, and what is left out later is as if it never had been said, but for
+/// what nobody is shown and so cannot send again; another's of the same name is another.
 pub(crate) async fn what_is_put_twice_is_one_thing(world: &World) {
     let (ours, theirs) = (&world.ours, &world.theirs);
     let put = async |key: &str, path: &str, body: Value| {
@@ -290,12 +290,14 @@ pub(crate) async fn what_is_put_twice_is_one_thing(world: &World) {
     for (field, value) in [
         ("id", first.json["id"].clone()),
         ("name", json!("")),
-        ("headers", json!([])),
+        ("headers", json!(["x-env"])),
         ("state", json!("paused")),
     ] {
         assert_eq!(changed.json[field], value, "{field}: {changed:?}");
     }
     assert_eq!(changed.json["limits"]["per_second"], Value::Null);
+    let bare = put(&ours.key, path, json!({"url": URL, "headers": null})).await;
+    assert_eq!(bare.json["headers"], json!([]), "{bare:?}");
     let other = put(&theirs.key, path, json!({"url": URL})).await;
     assert_eq!(other.status, StatusCode::CREATED);
     assert_ne!(other.json["id"], first.json["id"]);

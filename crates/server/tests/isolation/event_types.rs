@@ -121,6 +121,10 @@ pub(crate) async fn what_is_archived_still_hides(world: &World) {
         .call(Some(&world.ours.key), &Method::GET, "/v1/event-types", None)
         .await;
     assert!(!listed.json.to_string().contains("old/type"), "{listed:?}");
+    let kept = admin(world, Method::DELETE, path, Value::Null).await;
+    assert_eq!(kept.status, StatusCode::CONFLICT, "{kept:?}");
+    assert_eq!(seen().await, "[redacted]");
+    admin(world, Method::PATCH, path, json!({"redact": []})).await;
     let gone = admin(world, Method::DELETE, path, Value::Null).await;
     assert_eq!(gone.status, StatusCode::NO_CONTENT, "{gone:?}");
     assert_eq!(seen().await, CARD);

@@ -167,7 +167,7 @@ fn he_sees_an_attempt(stage: &Stage) {
     assert_eq!(page.figure("Status"), "500");
     assert_eq!(page.figure("State"), "failed");
     assert!(page.row("webhook-id").get("Value").len() > 30);
-    assert_eq!(page.row("webhook-signature").get("Value"), "not kept");
+    assert_eq!(page.row("webhook-signature").get("Value"), "hidden");
     assert!(page.section("response-title").has("the receiver says why"));
     assert!(
         page.has(" erp"),

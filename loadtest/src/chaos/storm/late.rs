@@ -29,12 +29,13 @@ const PAUSED: Duration = Duration::from_secs(32);
 /// As a user's transaction may write an event, and its attempt.
 const INSERT: &str = "
     with written as (
-        insert into events (id, tenant_id, content_type, payload, created_at, day)
-        values ($1, $2, 'application/json', $4, clock_timestamp(), event_day($1))
-        returning id, tenant_id, created_at
+        insert into events (id, tenant_id, content_type, payload, created_at, day, deliveries)
+        values ($1, $2, 'application/json', $4, clock_timestamp(), event_day($1),
+            array[next_attempt_id('attempts_id_seq')])
+        returning id, tenant_id, created_at, deliveries
     )
-    insert into attempts (event_id, destination_id, tenant_id, created_at, payload_bytes)
-    select w.id, $3, w.tenant_id, w.created_at, length($4)
+    insert into attempts (id, event_id, destination_id, tenant_id, created_at, payload_bytes)
+    select w.deliveries[1], w.id, $3, w.tenant_id, w.created_at, length($4)
     from written w
 ";
 
