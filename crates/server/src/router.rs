@@ -3,8 +3,8 @@
 //!
 //! It keeps nothing. A key, a link and a cookie name their shard ([`crate::access::key`]),
 //! so a tenant's own requests need no look anywhere. Which tenant is where is asked of
-//! the shards ([`pins`]): a tenant is on the shard whose store has it, and nowhere is that
-//! written a second time. What goes where is decided by [`aim`], which asks nobody.
+//! the shards (`pins`): a tenant is on the shard whose store has it, and nowhere is that
+//! written a second time. What goes where is decided by `aim`, which asks nobody.
 //!
 //! A shard that is away is its own tenants' trouble: they are told so by its name, and
 //! all others go on. A request is sent once, whatever comes of it.
