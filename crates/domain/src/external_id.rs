@@ -36,15 +36,18 @@ impl ExternalId {
     }
 }
 
+/// Whether it can be a part of a path as it is: letters and digits of ASCII and a few signs,
+/// at most so many of them, and not what a path takes for itself.
+pub(crate) fn stands_in_paths(text: &str, most: usize) -> bool {
+    let letter = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~:@+".contains(&byte);
+    (1..=most).contains(&text.len()) && text.bytes().all(letter) && !matches!(text, "." | "..")
+}
+
 impl FromStr for ExternalId {
     type Err = InvalidExternalId;
 
     fn from_str(text: &str) -> Result<Self, InvalidExternalId> {
-        let letter = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~:@+".contains(&byte);
-        let is_sane = (1..=MAX_EXTERNAL_ID_BYTES).contains(&text.len()) && text.bytes().all(letter);
-        // What a path takes for itself.
-        let is_of_paths = matches!(text, "." | "..");
-        match is_sane && !is_of_paths && Uuid::parse_str(text).is_err() {
+        match stands_in_paths(text, MAX_EXTERNAL_ID_BYTES) && Uuid::parse_str(text).is_err() {
             true => Ok(Self(text.to_owned())),
             false => Err(InvalidExternalId),
         }

@@ -11,6 +11,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::external_id::stands_in_paths;
 use crate::limit::{EXACT_MAX, Limit, Period};
 use crate::policy::InvalidSettings;
 
@@ -56,10 +57,7 @@ impl FromStr for GroupName {
     type Err = InvalidGroupName;
 
     fn from_str(text: &str) -> Result<Self, InvalidGroupName> {
-        let letter = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~:@+".contains(&byte);
-        let is_sane = (1..=MAX_NAME_BYTES).contains(&text.len()) && text.bytes().all(letter);
-        // What a path takes for itself.
-        match is_sane && !matches!(text, "." | "..") {
+        match stands_in_paths(text, MAX_NAME_BYTES) {
             true => Ok(Self(text.to_owned())),
             false => Err(InvalidGroupName),
         }

@@ -240,7 +240,7 @@ impl Problem {
         Self::overloaded(format!("too many requests of the shard {shard} at once"))
     }
 
-    pub(super) fn too_slow() -> Self {
+    pub(crate) fn too_slow() -> Self {
         Self::new(
             StatusCode::SERVICE_UNAVAILABLE,
             "too-slow",

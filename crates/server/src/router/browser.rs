@@ -79,7 +79,7 @@ async fn whole(request: Request) -> Result<Request, Problem> {
     }
     let (head, body) = request.into_parts();
     let body = timeout(FORM_WITHIN, to_bytes(body, pages::MAX_FORM_BYTES)).await;
-    let body = body.map_err(|_late| Problem::shard_busy("of this browser"))?;
+    let body = body.map_err(|_late| Problem::too_slow())?;
     let body = body.map_err(|_large| Problem::too_large("body", pages::MAX_FORM_BYTES))?;
     Ok(Request::from_parts(head, Body::from(body)))
 }
