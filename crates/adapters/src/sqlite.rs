@@ -275,6 +275,15 @@ impl SqliteStore {
         self.in_turn(Manner::Writes, step).await
     }
 
+    /// The same for what somebody outside waits for.
+    async fn write_soon<T, F>(&self, step: F) -> Result<T, Fault>
+    where
+        T: Send + 'static,
+        F: Fn(&Transaction<'_>, Timestamp) -> Result<T, Fault> + Send + 'static,
+    {
+        self.in_turn(Manner::WritesSoon, step).await
+    }
+
     /// The same for a claim: its worker sends only if it has the answer soon.
     async fn write_promptly<T, F>(&self, step: F) -> Result<T, Fault>
     where

@@ -28,6 +28,9 @@ const MOST_STEPS: usize = 64;
 /// the last.
 const MOST_TIME: Duration = Duration::from_millis(4);
 
+/// The same of a group in which one is wanted soon.
+const MOST_TIME_SOON: Duration = Duration::from_millis(1);
+
 /// A step, and whoever waits for it.
 pub(super) trait Member: Send {
     /// Does it, once more if others have spoilt the first time; whether it may be committed.
@@ -47,6 +50,9 @@ pub(super) enum Manner {
     Reads,
     /// It writes.
     Writes,
+    /// It writes, and somebody outside waits for its answer: it goes before others, and
+    /// few come after it.
+    WritesSoon,
     /// It writes, and what it answers is worth less the longer that takes: no step comes
     /// after it.
     WritesPromptly,
@@ -102,7 +108,7 @@ fn attempt(
         Ok(tx) => tx,
         Err(problem) => return Some(Err(problem)),
     };
-    let began = Instant::now();
+    let (began, mut most_time) = (Instant::now(), MOST_TIME);
     let mut at = 0;
     while let Some(member) = members.get_mut(at) {
         // What only reads has nothing to take back, unless SQLite itself has given up.
@@ -111,7 +117,10 @@ fn attempt(
             return (members.len() == 1).then_some(Ok(()));
         }
         at += 1;
-        let full = at >= MOST_STEPS || began.elapsed() >= MOST_TIME;
+        if member.manner() == Manner::WritesSoon {
+            most_time = MOST_TIME_SOON;
+        }
+        let full = at >= MOST_STEPS || began.elapsed() >= most_time;
         let last = reads || full || member.manner() == Manner::WritesPromptly;
         if !last {
             members.extend(next());

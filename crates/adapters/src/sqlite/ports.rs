@@ -29,7 +29,7 @@ impl Store for SqliteStore {
     async fn accept_events(&self, events: &[NewEvent]) -> Result<Vec<Acceptance>, StoreError> {
         let events = events.to_vec();
         Ok(self
-            .write_together(move |tx, now| ingest::accept_events(tx, now, &events))
+            .write_soon(move |tx, now| ingest::accept_events(tx, now, &events))
             .await?)
     }
 

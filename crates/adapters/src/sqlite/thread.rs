@@ -2,9 +2,9 @@
 //!
 //! SQLite calls block, for the time of an `fsync` at least, so they stay off
 //! the runtime's threads. Steps come in through a bounded channel and run one
-//! after the other, some of them in one [`group`]; each answers through a channel of
-//! its own. A caller that goes away does not stop its step: as after any error, it may
-//! have been committed.
+//! after the other, some of them in one [`group`], which those that somebody outside
+//! waits for join first; each answers through a channel of its own. A caller that goes
+//! away does not stop its step: as after any error, it may have been committed.
 //!
 //! In virtual time the clock would jump while a caller waits for a thread. There
 //! a step runs at once where it is asked for, under a lock: nothing is awaited.
@@ -13,6 +13,7 @@
 //! any more, while everything else lives on, and nobody would start it again; what is
 //! committed is in the file.
 
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
@@ -122,26 +123,57 @@ impl Lane {
 /// The thread, until nobody asks any more.
 fn run(connection: &mut Connection, queue: &mut mpsc::Receiver<Step>, writes: Option<&Writes>) {
     let check = || writes.map_or(Ok(()), |writes| writes.place.check());
-    let mut kept = None;
-    while let Some(step) = kept.take().or_else(|| queue.blocking_recv()) {
+    let mut line = Line::default();
+    while let Some(step) = line.first(queue) {
         let ends = EndsWithIt;
         match step {
             Step::Alone(step) => step(connection),
             Step::Together(first) => {
-                let mut next = || match queue.try_recv().ok()? {
-                    Step::Together(another) => Some(another),
-                    alone @ Step::Alone(_) => {
-                        kept = Some(alone);
-                        None
-                    }
-                };
-                group::run(connection, first, &mut next, &check);
+                group::run(connection, first, &mut || line.next(queue), &check);
             }
         }
         if let Some(writes) = writes {
             writes.checkpoints.look();
         }
         drop(ends);
+    }
+}
+
+/// What has come through the channel and has not run: no more than the channel holds.
+#[derive(Default)]
+struct Line {
+    steps: VecDeque<Step>,
+}
+
+impl Line {
+    /// What has waited for longest; waits for one. `None` when nobody asks any more.
+    fn first(&mut self, queue: &mut mpsc::Receiver<Step>) -> Option<Step> {
+        self.steps.pop_front().or_else(|| queue.blocking_recv())
+    }
+
+    /// What joins a group next: one that is wanted soon, wherever in line it stands; else
+    /// the one that has waited for longest, if it may share.
+    fn next(&mut self, queue: &mut mpsc::Receiver<Step>) -> Option<Box<dyn Member>> {
+        while self.steps.len() < QUEUE
+            && let Ok(step) = queue.try_recv()
+        {
+            self.steps.push_back(step);
+        }
+        let soon = (self.steps.iter()).position(Step::is_wanted_soon);
+        let at = soon.unwrap_or(0);
+        match self.steps.remove(at)? {
+            Step::Together(member) => Some(member),
+            alone @ Step::Alone(_) => {
+                self.steps.insert(at, alone);
+                None
+            }
+        }
+    }
+}
+
+impl Step {
+    fn is_wanted_soon(&self) -> bool {
+        matches!(self, Self::Together(member) if member.manner() == Manner::WritesSoon)
     }
 }
 
@@ -239,6 +271,56 @@ mod tests {
     use std::process::Command;
 
     use super::*;
+
+    /// A step of this manner that says its number.
+    fn numbered(
+        lane: &mpsc::Sender<Step>,
+        number: u32,
+        manner: Manner,
+    ) -> oneshot::Receiver<Result<u32, Fault>> {
+        let (answer, answered) = oneshot::channel();
+        let step = move |_: &Transaction<'_>| Ok(number);
+        let member = Box::new(Asked {
+            step,
+            manner,
+            done: None,
+            answer,
+        });
+        lane.try_send(Step::Together(member)).ok().unwrap();
+        answered
+    }
+
+    #[tokio::test]
+    async fn what_is_wanted_soon_goes_before_all_but_the_group_that_runs() {
+        let (lane, mut queue) = mpsc::channel(QUEUE);
+        let mut waiting = Vec::new();
+        for (number, manner) in [
+            (1, Manner::Writes),
+            (2, Manner::WritesPromptly),
+            (3, Manner::WritesSoon),
+            (4, Manner::Writes),
+            (5, Manner::WritesSoon),
+        ] {
+            waiting.push(numbered(&lane, number, manner));
+        }
+        let mut line = Line::default();
+        let mut order = Vec::new();
+        // One that runs, and whoever joins it.
+        let Some(Step::Together(first)) = line.first(&mut queue) else {
+            panic!("it has waited for longest");
+        };
+        let mut member = Some(first);
+        while let Some(mut one) = member.take() {
+            let mut connection = Connection::open_in_memory().unwrap();
+            assert!(one.run(&connection.transaction().unwrap()));
+            one.answer(Ok(()));
+            for answered in &mut waiting {
+                order.extend(answered.try_recv().ok().map(Result::unwrap));
+            }
+            member = line.next(&mut queue);
+        }
+        assert_eq!(order, [1, 3, 5, 2, 4]);
+    }
 
     /// Set for the process that panics.
     const PANICS: &str = "PACELINE_TEST_PANICKING_STEP";
