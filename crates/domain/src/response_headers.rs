@@ -217,7 +217,10 @@ mod tests {
         fn any_values_are_lines(values: Vec<Vec<u8>>) {
             let all = values.iter().map(|value| ("x-any", value.as_slice()));
             let kept = ResponseHeaders::kept((400, b""), all);
-            prop_assert_eq!(kept.iter().count(), values.len().min(MAX_HEADERS));
+            let bytes: usize = kept.iter().map(|(name, value)| name.len() + value.len()).sum();
+            prop_assert!(kept.iter().count() <= values.len().min(MAX_HEADERS));
+            prop_assert!(bytes <= MAX_TOTAL_BYTES);
+            prop_assert_eq!(kept.as_text().is_none(), values.is_empty());
             prop_assert!(kept.iter().all(|(_, value)| !value.chars().any(char::is_control)));
             let text = kept.as_text().map(str::to_owned);
             prop_assert_eq!(ResponseHeaders::stored(text), kept);
