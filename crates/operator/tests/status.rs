@@ -81,7 +81,7 @@ fn each_condition_says_why() {
             ("True", "LimitIsZero"), ("True", "LimitIsZero")),
     ];
     for (observed, ready, throttled) in cases {
-        let status = seen(&none, observed, 100);
+        let status = seen(&none, observed.clone(), 100);
         let said = |kind: &str| {
             let found = status
                 .conditions
