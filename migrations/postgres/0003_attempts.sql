@@ -92,6 +92,8 @@ create table attempts (
     status integer,
     error text,
     response_body bytea,
+    -- A line each, `name: value`: beside a body, and of every answer that is no success.
+    response_headers text,
     dead_letter boolean not null default false,
     -- Tries of the event before its last replay: the policy counts from there.
     tries_before integer not null default 0,

@@ -126,6 +126,8 @@ create table ledger (
     status integer,
     error text,
     response_body blob,
+    -- A line each, `name: value`: beside a body, and of every answer that is no success.
+    response_headers text,
     dead_letter integer not null default 0,
     tries_before integer not null default 0,
     expires_at integer,
@@ -170,13 +172,14 @@ create view attempts as
 select id, event_id, destination_id, tenant_id, try_number, state, due_at, permit, null as epoch,
     null as not_before, null as deadline, 0 as coarse, folded, crowded, 0 as by_response,
     worker_id, created_at, admitted_at, claimed_at, started_at, finished_at, counted_at,
-    delivery_latency, status, error, response_body, dead_letter, tries_before, expires_at,
-    replay_id, replayed_at, payload_bytes, carried_by, batch_size, batch_limit
+    delivery_latency, status, error, response_body, response_headers, dead_letter,
+    tries_before, expires_at, replay_id, replayed_at, payload_bytes, carried_by, batch_size,
+    batch_limit
 from ledger
 union all
 select id, event_id, destination_id, tenant_id, try_number, state, due_at, permit, epoch,
     not_before, deadline, coarse, 0, crowded, by_response, worker_id, created_at,
-    admitted_at, claimed_at, started_at, null, null, null, null, null, null, 0,
+    admitted_at, claimed_at, started_at, null, null, null, null, null, null, null, 0,
     tries_before, expires_at, replay_id, null, payload_bytes, carried_by, batch_size,
     batch_limit
 from deliveries;
@@ -255,13 +258,14 @@ create view starts as
 select id, event_id, destination_id, tenant_id, try_number, state, due_at, permit, null as epoch,
     null as not_before, null as deadline, 0 as coarse, folded, crowded, 0 as by_response,
     worker_id, created_at, admitted_at, claimed_at, started_at, finished_at, counted_at,
-    delivery_latency, status, error, response_body, dead_letter, tries_before, expires_at,
-    replay_id, replayed_at, payload_bytes, carried_by, batch_size, batch_limit
+    delivery_latency, status, error, response_body, response_headers, dead_letter,
+    tries_before, expires_at, replay_id, replayed_at, payload_bytes, carried_by, batch_size,
+    batch_limit
 from ledger where started_at is not null
 union all
 select id, event_id, destination_id, tenant_id, try_number, state, due_at, permit, epoch,
     not_before, deadline, coarse, 0, crowded, by_response, worker_id, created_at,
-    admitted_at, claimed_at, started_at, null, null, null, null, null, null, 0,
+    admitted_at, claimed_at, started_at, null, null, null, null, null, null, null, 0,
     tries_before, expires_at, replay_id, null, payload_bytes, carried_by, batch_size,
     batch_limit
 from deliveries where permit is not null and state = 'started';

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use domain::attempt::OutcomeKind;
 use domain::health::Signal;
 use domain::ids::{AttemptId, DestinationId, PermitNumber};
+use domain::response_headers::ResponseHeaders;
 use engine::ports::{NextTry, Outcome, Speaks};
 
 /// It was not sent, and nobody tries again or replays it: there is nothing to send.
@@ -24,6 +25,7 @@ pub(crate) fn no_event(
         status: None,
         error: Some("its event is gone".into()),
         response_body: Bytes::new(),
+        response_headers: ResponseHeaders::default(),
         next: NextTry::None,
         signal: Signal::default(),
         speaks: Speaks::default(),

@@ -46,6 +46,7 @@ pub mod policy;
 pub mod redaction;
 pub mod remark;
 pub mod replay;
+pub mod response_headers;
 pub mod retention;
 pub mod retry;
 pub mod search;

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::external_id::stands_in_paths;
 use crate::limit::{EXACT_MAX, Limit, Period};
-use crate::policy::InvalidSettings;
+use crate::policy::{InvalidSettings, LimitSettings, at_most, column, columns};
 
 /// The most destinations that a group may have at once, those that left it within
 /// [`REMEMBERED`] included: a run of a member reads what each of them uses.
@@ -130,33 +130,37 @@ impl GroupLimits {
     /// Which column, and what is wrong with it.
     pub fn validate(&self) -> Result<(), InvalidSettings> {
         const _: () = assert!(EXACT_MAX == 2_000, "the text says so");
-        let refuse = |field, problem: &str| {
-            Err(InvalidSettings {
-                field,
-                problem: problem.to_owned(),
-            })
-        };
-        let columns = [
-            ("limit_per_second", self.per_second),
-            ("limit_per_minute", self.per_minute),
-            ("limit_per_hour", self.per_hour),
-            ("limit_per_day", self.per_day),
-        ];
-        for (field, value) in columns {
-            if value.is_some_and(|value| value > EXACT_MAX) {
-                return refuse(
-                    field,
-                    "must be at most 2000: a group's starts are counted one by one",
-                );
-            }
+        let too_large = "must be at most 2000: a group's starts are counted one by one";
+        at_most(columns(self.columns()), EXACT_MAX, too_large)?;
+        match self.columns().iter().all(|(_, max)| max.is_none()) {
+            true => Err(InvalidSettings {
+                field: column(Period::Second),
+                problem: "set at least one limit: a group without any limits nothing".to_owned(),
+            }),
+            false => Ok(()),
         }
-        if columns.iter().all(|(_, value)| value.is_none()) {
-            return refuse(
-                "limit_per_second",
-                "set at least one limit: a group without any limits nothing",
-            );
+    }
+
+    /// The same as the settings of a destination: by these all that its members start is
+    /// judged. One without any, which was deleted, limits nothing.
+    #[must_use]
+    pub fn as_settings(&self) -> LimitSettings {
+        LimitSettings {
+            per_second: self.per_second,
+            per_minute: self.per_minute,
+            per_hour: self.per_hour,
+            per_day: self.per_day,
+            unlimited: *self == Self::default(),
+            ..LimitSettings::EXACT
         }
-        Ok(())
+    }
+
+    /// What its members together, and so one of them, may start per second in the long run;
+    /// `None` for any number. A measured margin takes up to a hundredth of it, which is not
+    /// in it.
+    #[must_use]
+    pub fn starts_per_second(&self) -> Option<f64> {
+        self.as_settings().policy().starts_per_second()
     }
 
     /// Whether all that `before` allowed is allowed still. The stores' triggers say the
@@ -209,6 +213,22 @@ mod tests {
         };
         assert!(paused.validate().is_ok() && paused.is_paused());
         assert_eq!(paused.windows().count(), 0);
+    }
+
+    #[test]
+    fn a_deleted_group_limits_nothing_and_the_slowest_limit_is_the_rate() {
+        assert_eq!(GroupLimits::default().starts_per_second(), None);
+        let limits = GroupLimits {
+            per_second: Some(5),
+            per_minute: Some(60),
+            ..GroupLimits::default()
+        };
+        assert_eq!(limits.starts_per_second(), Some(1.0));
+        let paused = GroupLimits {
+            per_day: Some(0),
+            ..limits
+        };
+        assert_eq!(paused.starts_per_second(), Some(0.0));
     }
 
     #[test]

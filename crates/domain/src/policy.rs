@@ -64,6 +64,40 @@ pub const MAX_SAFETY_MARGIN: f64 = 1.0;
 /// limit where that is more.
 pub const DEFAULT_MAX_IN_FLIGHT: u32 = 50;
 
+/// The column of this period's limit.
+pub(crate) const fn column(period: Period) -> &'static str {
+    match period {
+        Period::Second => "limit_per_second",
+        Period::Minute => "limit_per_minute",
+        Period::Hour => "limit_per_hour",
+        Period::Day => "limit_per_day",
+    }
+}
+
+/// Limits by their columns.
+pub(crate) fn columns(
+    limits: [(Period, Option<u32>); 4],
+) -> impl Iterator<Item = (&'static str, Option<u32>)> {
+    (limits.into_iter()).map(|(period, max)| (column(period), max))
+}
+
+/// Refuses numbers above what can be, naming the column.
+pub(crate) fn at_most(
+    columns: impl IntoIterator<Item = (&'static str, Option<u32>)>,
+    most: u32,
+    problem: &str,
+) -> Result<(), InvalidSettings> {
+    let mut columns = columns.into_iter();
+    let over = columns.find(|(_, number)| number.is_some_and(|number| number > most));
+    match over {
+        Some((field, _)) => Err(InvalidSettings {
+            field,
+            problem: problem.to_owned(),
+        }),
+        None => Ok(()),
+    }
+}
+
 impl LimitSettings {
     /// Nothing set, and no margin: for whoever counts at the sender and means to the
     /// microsecond, such as tests and models.
@@ -130,19 +164,9 @@ impl LimitSettings {
                 problem: problem.to_owned(),
             })
         };
-        let columns = [
-            ("limit_per_second", self.per_second),
-            ("limit_per_minute", self.per_minute),
-            ("limit_per_hour", self.per_hour),
-            ("limit_per_day", self.per_day),
-            ("burst", self.burst),
-            ("max_in_flight", self.max_in_flight),
-        ];
-        for (field, value) in columns {
-            if value.is_some_and(|value| value > MAX_LIMIT) {
-                return refuse(field, "must be at most 1000000000");
-            }
-        }
+        let others = [("burst", self.burst), ("max_in_flight", self.max_in_flight)];
+        let columns = columns(self.limits()).chain(others);
+        at_most(columns, MAX_LIMIT, "must be at most 1000000000")?;
         if self.burst == Some(0) {
             return refuse("burst", "must be at least 1");
         }

@@ -23,19 +23,24 @@ impl Remark {
     /// break or an escape sequence would forge what an operator reads in a log.
     #[must_use]
     pub fn new(text: &str) -> Self {
-        let mut line = String::with_capacity(text.len().min(Self::MAX_BYTES));
-        for character in text.chars() {
-            let character = match is_unprintable(character) {
-                true => char::REPLACEMENT_CHARACTER,
-                false => character,
-            };
-            if line.len() + character.len_utf8() > Self::MAX_BYTES {
-                break;
-            }
-            line.push(character);
-        }
-        Self(line)
+        Self(printable(text, Self::MAX_BYTES))
     }
+}
+
+/// What others wrote, as a line of at most so many bytes.
+pub(crate) fn printable(text: &str, max_bytes: usize) -> String {
+    let mut line = String::with_capacity(text.len().min(max_bytes));
+    for character in text.chars() {
+        let character = match is_unprintable(character) {
+            true => char::REPLACEMENT_CHARACTER,
+            false => character,
+        };
+        if line.len() + character.len_utf8() > max_bytes {
+            break;
+        }
+        line.push(character);
+    }
+    line
 }
 
 /// Control characters, and those that reorder or hide the text around them.

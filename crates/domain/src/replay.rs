@@ -1,17 +1,18 @@
 //! Replays: at which pace dead letters, or events whatever became of them, go back into
 //! the backlog.
 //!
-//! A replay uses a *share* of its destination's limit. What it has moved waits
-//! like everything else, so the limiter alone decides when it starts; the pace
-//! only sees to it that no more than about a second's worth at the share waits
-//! at any time, so that a replay of a million dead letters neither fills the
-//! backlog nor crowds out what is new.
+//! A replay uses a *share* of its destination's limit, or of its limit group's where that
+//! is lower. What it has moved waits like everything else, so the limiter alone decides
+//! when it starts; the pace only sees to it that no more than about a second's worth at
+//! the share waits at any time, so that a replay of a million dead letters neither fills
+//! the backlog nor crowds out what is new.
 
 use std::str::FromStr;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::limit_group::GroupLimits;
 use crate::policy::{Policy, Rate};
 use crate::time::Timestamp;
 
@@ -124,78 +125,92 @@ impl Step {
     }
 }
 
-/// What a share of a policy comes to, in starts per second.
-fn rate(policy: &Policy, share: f64) -> f64 {
-    let per_second = match &policy.rate {
-        Rate::Paused => 0.0,
-        Rate::Unlimited => UNLIMITED_PER_SECOND,
-        Rate::Limited(limited) => limited.per_second().min(UNLIMITED_PER_SECOND),
-    };
-    per_second * share.clamp(0.0, 1.0)
+/// What a replay's pace is by: its part of what its destination may start.
+#[derive(Debug, Clone, Copy)]
+pub struct Pace<'a> {
+    /// What limits the destination.
+    pub policy: &'a Policy,
+    /// What its limit group allows, if it is in one.
+    pub group: Option<&'a GroupLimits>,
+    /// Which part of that the replay may use; from 0 to 1.
+    pub share: f64,
 }
 
-/// About how long so many dead letters take at this share; `None` while it is paused.
-///
-/// ```
-/// use domain::policy::LimitSettings;
-/// use domain::replay::takes;
-/// use std::time::Duration;
-///
-/// let policy = |max| LimitSettings { per_second: Some(max), ..LimitSettings::EXACT }.policy();
-/// assert_eq!(takes(&policy(10), 0.5, 100), Some(Duration::from_secs(20)));
-/// assert_eq!(takes(&policy(0), 0.5, 100), None);
-/// ```
-#[must_use]
-pub fn takes(policy: &Policy, share: f64, dead_letters: u64) -> Option<Duration> {
-    let seconds = dead_letters as f64 / rate(policy, share);
-    Duration::try_from_secs_f64(seconds).ok()
-}
-
-/// How many dead letters may be moved now, with `waiting` of this replay's
-/// attempts still to start. `paced_at` is what the last step left; `None`
-/// before the first.
-///
-/// ```
-/// use domain::policy::LimitSettings;
-/// use domain::replay::step;
-/// use domain::time::Timestamp;
-/// let policy = LimitSettings { per_second: Some(100), ..Default::default() }.policy();
-/// let now = Timestamp::from_millis(1_000_000);
-/// // A second's worth at half of the limit, and then 50 a second.
-/// let first = step(&policy, 0.5, None, 0, now);
-/// assert_eq!(first.count, 50);
-/// let later = Timestamp::from_millis(1_000_100);
-/// assert_eq!(step(&policy, 0.5, Some(first.paced_at(50)), 0, later).count, 5);
-/// ```
-#[must_use]
-pub fn step(
-    policy: &Policy,
-    share: f64,
-    paced_at: Option<Timestamp>,
-    waiting: u32,
-    now: Timestamp,
-) -> Step {
-    let per_second = rate(policy, share);
-    if per_second <= 0.0 {
-        return Step {
-            count: 0,
-            paced_from: now,
-            each: Duration::ZERO,
+impl Pace<'_> {
+    /// Starts per second.
+    fn rate(&self) -> f64 {
+        let own = match &self.policy.rate {
+            Rate::Paused => 0.0,
+            Rate::Unlimited => UNLIMITED_PER_SECOND,
+            Rate::Limited(limited) => limited.per_second().min(UNLIMITED_PER_SECOND),
         };
+        let group = self.group.and_then(GroupLimits::starts_per_second);
+        own.min(group.unwrap_or(own)) * self.share.clamp(0.0, 1.0)
     }
-    // No slower than one in a hundred days: that is a pause in all but name.
-    let each = Duration::from_secs_f64((1.0 / per_second).min(8_640_000.0));
-    // What was not used is kept for a second; or, where one takes about that long
-    // or longer, for one and until somebody comes to look.
-    let kept = (each + MAX_STEP_DELAY).max(Duration::from_secs(1));
-    let paced_from = paced_at.unwrap_or(Timestamp::MIN).max(now - kept).min(now);
-    let earned = now.since(paced_from).as_micros() / each.as_micros().max(1);
-    let earned = u32::try_from(earned).unwrap_or(u32::MAX);
-    let worth = (per_second as u32).max(1);
-    Step {
-        count: earned.min(worth.saturating_sub(waiting)).min(MAX_STEP),
-        paced_from,
-        each,
+
+    /// About how long so many dead letters take; `None` while it is paused.
+    ///
+    /// ```
+    /// use domain::limit_group::GroupLimits;
+    /// use domain::policy::LimitSettings;
+    /// use domain::replay::Pace;
+    /// use std::time::Duration;
+    ///
+    /// let policy = LimitSettings { per_second: Some(10), ..LimitSettings::EXACT }.policy();
+    /// let alone = Pace { policy: &policy, group: None, share: 0.5 };
+    /// assert_eq!(alone.takes(100), Some(Duration::from_secs(20)));
+    /// let group = |max| GroupLimits { per_second: Some(max), ..GroupLimits::default() };
+    /// assert_eq!(Pace { group: Some(&group(2)), ..alone }.takes(100), Some(Duration::from_secs(100)));
+    /// assert_eq!(Pace { group: Some(&group(0)), ..alone }.takes(100), None);
+    /// ```
+    #[must_use]
+    pub fn takes(&self, dead_letters: u64) -> Option<Duration> {
+        let seconds = dead_letters as f64 / self.rate();
+        Duration::try_from_secs_f64(seconds).ok()
+    }
+
+    /// How many dead letters may be moved now, with `waiting` of this replay's
+    /// attempts still to start. `paced_at` is what the last step left; `None`
+    /// before the first.
+    ///
+    /// ```
+    /// use domain::policy::LimitSettings;
+    /// use domain::replay::Pace;
+    /// use domain::time::Timestamp;
+    ///
+    /// let policy = LimitSettings { per_second: Some(100), ..Default::default() }.policy();
+    /// let pace = Pace { policy: &policy, group: None, share: 0.5 };
+    /// let now = Timestamp::from_millis(1_000_000);
+    /// // A second's worth at half of the limit, and then 50 a second.
+    /// let first = pace.step(None, 0, now);
+    /// assert_eq!(first.count, 50);
+    /// let later = Timestamp::from_millis(1_000_100);
+    /// assert_eq!(pace.step(Some(first.paced_at(50)), 0, later).count, 5);
+    /// ```
+    #[must_use]
+    pub fn step(&self, paced_at: Option<Timestamp>, waiting: u32, now: Timestamp) -> Step {
+        let per_second = self.rate();
+        if per_second <= 0.0 {
+            return Step {
+                count: 0,
+                paced_from: now,
+                each: Duration::ZERO,
+            };
+        }
+        // No slower than one in a hundred days: that is a pause in all but name.
+        let each = Duration::from_secs_f64((1.0 / per_second).min(8_640_000.0));
+        // What was not used is kept for a second; or, where one takes about that long
+        // or longer, for one and until somebody comes to look.
+        let kept = (each + MAX_STEP_DELAY).max(Duration::from_secs(1));
+        let paced_from = paced_at.unwrap_or(Timestamp::MIN).max(now - kept).min(now);
+        let earned = now.since(paced_from).as_micros() / each.as_micros().max(1);
+        let earned = u32::try_from(earned).unwrap_or(u32::MAX);
+        let worth = (per_second as u32).max(1);
+        Step {
+            count: earned.min(worth.saturating_sub(waiting)).min(MAX_STEP),
+            paced_from,
+            each,
+        }
     }
 }
 
@@ -213,6 +228,14 @@ mod tests {
             ..LimitSettings::EXACT
         };
         settings.policy()
+    }
+
+    fn alone(policy: &Policy, share: f64) -> Pace<'_> {
+        Pace {
+            policy,
+            group: None,
+            share,
+        }
     }
 
     proptest! {
@@ -237,7 +260,7 @@ mod tests {
             for (pause_ms, started_percent) in pauses {
                 now = now + Duration::from_millis(pause_ms);
                 waiting -= waiting * started_percent / 100;
-                let step = step(&policy, share, paced_at, waiting, now);
+                let step = alone(&policy, share).step(paced_at, waiting, now);
                 waiting += step.count;
                 moved += u64::from(step.count);
                 paced_at = Some(step.paced_at(step.count));
@@ -255,7 +278,7 @@ mod tests {
             let (mut now, mut paced_at) = (Timestamp::from_millis(1_000_000_000), None);
             let mut moved = 0_u32;
             for _ in 0..400 {
-                let step = step(&policy, share, paced_at, 0, now);
+                let step = alone(&policy, share).step(paced_at, 0, now);
                 moved += step.count;
                 paced_at = Some(step.paced_at(step.count));
                 now = now + Duration::from_millis(250);
@@ -266,8 +289,26 @@ mod tests {
     }
 
     #[test]
+    fn a_member_replays_no_faster_than_its_group_allows() {
+        let group = GroupLimits {
+            per_second: Some(4),
+            ..GroupLimits::default()
+        };
+        let now = Timestamp::from_millis(5_000);
+        for (own, first) in [(None, 4), (Some(100), 4), (Some(3), 3)] {
+            let own = policy(own, None);
+            let pace = Pace {
+                group: Some(&group),
+                ..alone(&own, 1.0)
+            };
+            assert_eq!(pace.step(None, 0, now).count, first);
+        }
+    }
+
+    #[test]
     fn a_paused_destination_replays_nothing() {
         let now = Timestamp::from_millis(5_000);
-        assert_eq!(step(&policy(Some(0), None), 1.0, None, 0, now).count, 0);
+        let paused = policy(Some(0), None);
+        assert_eq!(alone(&paused, 1.0).step(None, 0, now).count, 0);
     }
 }

@@ -12,7 +12,7 @@ mod virtual_time;
 use std::time::Duration;
 
 pub use receiver::Receiver;
-pub use virtual_time::{MAX_AHEAD, replay};
+pub use virtual_time::{MAX_AHEAD, Shared, replay};
 
 use crate::series::Passage;
 use crate::time::Timestamp;

@@ -7,6 +7,7 @@ use domain::destination::DestinationState;
 use domain::filter::Filter;
 use domain::health::Breaker;
 use domain::ids::{DestinationId, TenantId};
+use domain::limit_group::GroupName;
 use domain::policy::LimitSettings;
 use secrecy::SecretString;
 use serde_json::Value;
@@ -92,6 +93,8 @@ pub struct Wanted {
     /// Not looked at yet: whoever keeps it refuses what is none.
     pub filter: Option<Value>,
     pub limits: LimitSettings,
+    /// The limit group to be in; `None` for none.
+    pub limit_group: Option<GroupName>,
     /// `Active` or `Paused`.
     pub state: DestinationState,
 }
@@ -149,6 +152,7 @@ pub struct Row {
     pub url: String,
     pub event_types: Vec<String>,
     pub filter: Option<Filter>,
+    pub limit_group: Option<GroupName>,
     pub limits: LimitSettings,
     pub state: DestinationState,
     /// The resource's secret is what it signs with, and will go on to.
@@ -170,15 +174,18 @@ pub struct Glance {
 }
 
 /// How a destination fares.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Observed {
     pub state: DestinationState,
     /// Attempts that wait, as far as they were counted.
     pub backlog: u32,
     /// Starts per second, of late.
     pub starts_per_second: f64,
-    /// Starts per second that are possible; `None` for any number.
+    /// Starts per second that are possible, by its own limits and those of its group;
+    /// `None` for any number.
     pub allowed_per_second: Option<f64>,
+    /// The limit group that it is in.
+    pub limit_group: Option<GroupName>,
     pub breaker: Breaker,
     /// Its receiver asked to be left alone for now.
     pub held: bool,

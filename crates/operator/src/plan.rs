@@ -7,6 +7,7 @@ use domain::credentials::{self, OAuthFacts};
 use domain::destination::DestinationState;
 use domain::filter::Filter;
 use domain::ids::DestinationId;
+use domain::limit_group::{GroupName, InvalidGroupName};
 use domain::policy::LimitSettings;
 use domain::{ids::TenantId, limit};
 use serde_json::Value;
@@ -164,6 +165,7 @@ fn differences(wanted: &Wanted, row: &Row, secret: SecretIs<'_>) -> Vec<Step> {
     let same = (&row.name, &row.url, row.limits) == (&wanted.name, &wanted.url, wanted.limits)
         && same_types(&row.event_types, &wanted.event_types)
         && row.filter == wanted.filter.clone().map(Filter::kept)
+        && row.limit_group == wanted.limit_group
         && wanted.state_after(row.state) == row.state;
     if !same {
         steps.push(Step::Change(row.id));
@@ -214,6 +216,7 @@ impl Wanted {
             event_types: spec.event_types.clone(),
             filter: spec.filter.clone().map(Value::Object),
             limits: settings,
+            limit_group: group(spec.limit_group.as_deref())?,
             state: match spec.paused {
                 true => DestinationState::Paused,
                 false => DestinationState::Active,
@@ -271,6 +274,11 @@ pub fn tenant(spec: &DestinationSpec) -> Result<TenantId, Refusal> {
     let id = Uuid::try_parse(&spec.tenant);
     let id = id.map_err(|_invalid| Refusal::Invalid("tenant: must be an id".to_owned()));
     Ok(TenantId(id?))
+}
+
+fn group(name: Option<&str>) -> Result<Option<GroupName>, Refusal> {
+    let parsed = name.map(str::parse).transpose();
+    parsed.map_err(|problem: InvalidGroupName| Refusal::Invalid(format!("limitGroup: {problem}")))
 }
 
 fn number(field: &str, value: Option<i32>) -> Result<Option<u32>, Refusal> {

@@ -212,8 +212,9 @@ impl Context {
             }
             None => None,
         };
+        let is_busy =
+            (observed.as_ref()).map(|seen| seen.backlog > 0 || seen.starts_per_second > 0.0);
         self.tell(api, resource, &plan, (id, observed)).await?;
-        let is_busy = observed.map(|seen| seen.backlog > 0 || seen.starts_per_second > 0.0);
         Ok(Action::requeue(self.about(plan.requeue(is_busy))))
     }
 

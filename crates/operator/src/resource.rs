@@ -135,6 +135,11 @@ pub struct DestinationSpec {
     /// Until when a request counts: until its start, or the end of its answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub count: Option<Count>,
+    /// The limit group of its tenant whose limits it shares with others, by name. Left out:
+    /// it is in none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 100))]
+    pub limit_group: Option<String>,
     /// Holds the backlog; events are still accepted.
     #[serde(default)]
     pub paused: bool,
@@ -291,6 +296,9 @@ pub struct DestinationStatus {
     /// Its id in Paceline.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub destination_id: Option<String>,
+    /// The limit group that it is in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit_group: Option<String>,
     /// Starts per second of late.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub starts_per_second: Option<f64>,

@@ -60,6 +60,9 @@ pub fn status(before: &DestinationStatus, report: &Report<'_>) -> DestinationSta
     DestinationStatus {
         observed_generation: report.generation,
         destination_id: id,
+        limit_group: observed.map_or(kept.limit_group, |observed| {
+            observed.limit_group.as_ref().map(ToString::to_string)
+        }),
         starts_per_second: observed.map_or(kept.starts_per_second, |observed| {
             Some(rounded(observed.starts_per_second))
         }),

@@ -18,6 +18,7 @@ fn wanted() -> Wanted {
         url: "https://shop.example".to_owned(),
         event_types: vec!["a".to_owned(), "b".to_owned()],
         filter: None,
+        limit_group: None,
         limits: LimitSettings {
             per_second: Some(5),
             ..LimitSettings::default()
@@ -34,6 +35,7 @@ fn row() -> Row {
         url: wanted.url,
         event_types: vec!["b".to_owned(), "a".to_owned()],
         filter: None,
+        limit_group: None,
         limits: wanted.limits,
         state: wanted.state,
         signs: true,
@@ -71,8 +73,10 @@ fn each_case_has_its_steps() {
     let disabled = other(|row| row.state = DestinationState::Disabled);
     let fewer = other(|row| row.event_types.truncate(1));
     let filtered = other(|row| row.filter = Some(Filter::stored(r#"{"/total": 1}"#)));
+    let joined = other(|row| row.limit_group = Some("acme".parse().unwrap()));
     #[rustfmt::skip] // one to a line
     let cases = [
+        ("in a group by SQL", Stored::Ours(joined), There, vec![Change(ID)], Reason::Synced),
         ("nothing", Stored::Absent, There, vec![Create], Reason::Synced),
         ("nothing to sign with", Stored::Absent, MISSING, vec![], Reason::SecretMissing),
         ("as wanted", Stored::Ours(row()), There, vec![], Reason::Synced),

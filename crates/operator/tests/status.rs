@@ -18,6 +18,7 @@ const WELL: Observed = Observed {
     backlog: 0,
     starts_per_second: 0.0,
     allowed_per_second: Some(5.0),
+    limit_group: None,
     breaker: Breaker::Closed,
     held: false,
 };
@@ -28,6 +29,7 @@ fn seen(before: &DestinationStatus, observed: Observed, second: i64) -> Destinat
         url: String::new(),
         event_types: Vec::new(),
         filter: None,
+        limit_group: None,
         limits: LimitSettings::default(),
         state: DestinationState::Active,
     };
@@ -37,6 +39,7 @@ fn seen(before: &DestinationStatus, observed: Observed, second: i64) -> Destinat
         url: String::new(),
         event_types: Vec::new(),
         filter: None,
+        limit_group: None,
         limits: LimitSettings::default(),
         state: DestinationState::Active,
         signs: true,
@@ -78,7 +81,7 @@ fn each_condition_says_why() {
             ("True", "LimitIsZero"), ("True", "LimitIsZero")),
     ];
     for (observed, ready, throttled) in cases {
-        let status = seen(&none, observed, 100);
+        let status = seen(&none, observed.clone(), 100);
         let said = |kind: &str| {
             let found = status
                 .conditions
@@ -123,6 +126,12 @@ fn a_status_changes_only_when_it_says_something_else() {
         later.conditions, first.conditions,
         "a transition has its time"
     );
+    let member = Observed {
+        limit_group: Some("acme".parse().unwrap()),
+        ..WELL
+    };
+    let grouped = seen(&later, member, 900);
+    assert_eq!(grouped.limit_group.as_deref(), Some("acme"));
     let drained = seen(&later, WELL, 1_200);
     assert_eq!((drained.backlog, drained.drain_eta), (Some(0), None));
     for (rate, shown) in [

@@ -15,4 +15,4 @@ pub mod render;
 pub mod report;
 
 pub use collect::{Beyond, Depth, NotExamined, Span};
-pub use report::{DestinationReport, Report};
+pub use report::{DestinationReport, GroupReport, Report};

@@ -97,6 +97,7 @@ impl Destinations for ManagedDestinations {
             url: destination.url,
             event_types: destination.event_types,
             filter: destination.filter,
+            limit_group: destination.limit_group,
             limits: destination.limits,
             state: destination.state,
             signs,
@@ -129,7 +130,7 @@ impl Destinations for ManagedDestinations {
             oauth2: Some(oauth2),
             pass_traceparent: false,
             handshake: Handshake::None,
-            limit_group: None,
+            limit_group: wanted.limit_group.clone(),
         };
         let (created, _) = service.create_destination(draft).await.map_err(refusal)?;
         let id = created.destination.id;
@@ -161,7 +162,7 @@ impl Destinations for ManagedDestinations {
             state: Some(wanted.state_after(now.state)).filter(|state| *state != now.state),
             pass_traceparent: None,
             handshake: None,
-            limit_group: None,
+            limit_group: Some(wanted.limit_group.clone()).filter(|group| *group != now.limit_group),
             limits: LimitsChange {
                 per_second: Some(limits.per_second),
                 per_minute: Some(limits.per_minute),
@@ -244,6 +245,7 @@ impl Destinations for ManagedDestinations {
             allowed_per_second: fares.allowed_per_second,
             breaker,
             held: !is_open && health.held_until().is_some_and(|until| until > now),
+            limit_group: fares.limit_group,
         })
     }
 }
@@ -281,6 +283,9 @@ fn refusal(error: ServiceError) -> Refusal {
         }
         ServiceError::Invalid { field, .. } if field.starts_with("client_certificate") => {
             Refusal::Invalid(format!("clientCertificateRef: {message}"))
+        }
+        ServiceError::Invalid { field, problem } if field == "limit_group" => {
+            Refusal::Invalid(format!("limitGroup: {problem}"))
         }
         ServiceError::Invalid { .. } | ServiceError::TooLarge { .. } => Refusal::Invalid(message),
         ServiceError::Conflict(_) | ServiceError::KeyReused => Refusal::Conflict(message),

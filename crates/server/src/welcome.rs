@@ -2,6 +2,7 @@
 //! what to type next. To standard output, once, and never to the log: the address of
 //! the pages signs in whoever opens it first.
 
+use std::env;
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -46,8 +47,9 @@ pub(crate) async fn say(
     let text = format!(
         "Dashboard: {dashboard}\n\
          Database: {database}\n\
-         Next, in another terminal in this folder: paceline destination create {named}\
-         https://example.com/webhooks --per-second 5\n"
+         Next, in another terminal in this folder: {program} destination create {named}\
+         https://example.com/webhooks --per-second 5\n",
+        program = program(),
     );
     let mut out = io::stdout().lock();
     if let Err(error) = out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -55,4 +57,19 @@ pub(crate) async fn say(
         tracing::warn!(%error, dashboard, database, "nobody reads standard output");
     }
     Ok(())
+}
+
+/// What this program is called by.
+const NAME: &str = "paceline";
+
+/// As it can be typed: `cargo run` has it where no shell looks.
+fn program() -> String {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let is_found = env::split_paths(&path).any(|folder| folder.join(NAME).is_file());
+    let file = env::current_exe().ok().filter(|_| !is_found);
+    let here = env::current_dir().unwrap_or_default();
+    file.map_or(NAME.to_owned(), |file| {
+        let file = file.strip_prefix(here).unwrap_or(&file);
+        file.display().to_string()
+    })
 }

@@ -274,6 +274,7 @@ macro_rules! backlog_contract {
             several_at_once_move_each_once
             a_replay_is_cancelled
             a_paused_destination_replays_nothing
+            a_member_replays_no_faster_than_its_group_allows
             a_replay_of_a_destination_that_is_gone_ends
             tries_count_from_the_replay
             a_late_success_cancels_what_was_replayed

@@ -33,22 +33,24 @@ use std::time::Duration;
 
 use stateright::{Model, Property};
 
+use crate::ticks::Tick;
+
 pub use action::{Action, Permit};
 pub use mutation::Mutation;
 pub use state::State;
 
 /// What a tick stands for: the longest lead, which divides the period and the
 /// grace, so that every slot and every deadline falls on a tick.
-pub const TICK: Duration = domain::admission::MAX_LEAD;
+const TICK: Tick = Tick(domain::admission::MAX_LEAD);
 
 /// P: a second.
-pub const PERIOD: i8 = in_ticks(Duration::from_secs(1));
+pub const PERIOD: i8 = TICK.count(Duration::from_secs(1));
 
 /// From a slot to its deadline.
-pub const GRACE: i8 = in_ticks(domain::admission::GRACE);
+pub const GRACE: i8 = TICK.count(domain::admission::GRACE);
 
 /// How far ahead slots are planned.
-pub const LEAD: i8 = in_ticks(domain::admission::MAX_LEAD);
+pub const LEAD: i8 = TICK.count(domain::admission::MAX_LEAD);
 
 /// The theorem.
 pub const WINDOWS_KEPT: &str = "no window holds more starts than its limit";
@@ -128,12 +130,4 @@ impl Model for Admission {
     fn properties(&self) -> Vec<Property<Self>> {
         properties::all()
     }
-}
-
-/// A duration in ticks, of which it must be a whole number.
-const fn in_ticks(duration: Duration) -> i8 {
-    let ticks = duration.as_micros() / TICK.as_micros();
-    assert!(duration.as_micros().is_multiple_of(TICK.as_micros()));
-    assert!(ticks < 100);
-    ticks as i8
 }

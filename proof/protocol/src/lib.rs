@@ -21,3 +21,4 @@ pub mod groups;
 pub mod schedule;
 pub mod sends;
 pub mod suite;
+mod ticks;

@@ -17,6 +17,7 @@ use domain::health::Signal;
 use domain::ids::{DestinationId, EventId, WorkerId};
 use domain::permit::Permit;
 use domain::policy::LimitSettings;
+use domain::response_headers::ResponseHeaders;
 use domain::share::Room;
 use engine::ports::{
     Catalog, ClaimAnswer, DEFAULT_TENANT, Heartbeat, NewDestination, NextTry, Outcome, Run,
@@ -275,6 +276,10 @@ fn success(permit: &Permit) -> Outcome {
         status: Some(200),
         error: None,
         response_body: Bytes::from_static(b"ok"),
+        response_headers: ResponseHeaders::kept(
+            (200, b"ok"),
+            [("date", b"Fri, 27 Nov 2026 15:00:00 GMT".as_slice())],
+        ),
         next: NextTry::None,
         signal: Signal::default(),
         speaks: Speaks::default(),

@@ -10,6 +10,7 @@ use bytes::{Bytes, BytesMut};
 use domain::credentials::OAuthClient;
 use domain::handshake::{Origin, Reply};
 use domain::header::CustomHeaders;
+use domain::response_headers::ResponseHeaders;
 use domain::signals::RawSignals;
 use domain::signature::HeaderPrefix;
 use domain::trace::TraceContext;
@@ -201,6 +202,10 @@ impl Prepared for Exchange {
         Ok(Response {
             status: answer.status,
             signals: signals(&answer.headers),
+            headers: ResponseHeaders::kept(
+                (answer.status, &answer.body),
+                (answer.headers.iter()).map(|(name, value)| (name.as_str(), value.as_bytes())),
+            ),
             body: answer.body,
             elapsed,
         })

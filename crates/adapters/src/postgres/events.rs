@@ -1,6 +1,7 @@
 //! Events and attempts, as people look at them.
 
 use domain::ids::{AttemptId, DestinationId, EventId, ReplayId, TenantId};
+use domain::response_headers::ResponseHeaders;
 use domain::time::Timestamp;
 use engine::ports::{AttemptView, EventSummary};
 use sqlx::PgPool;
@@ -27,6 +28,7 @@ pub(super) struct Row {
     status: Option<i32>,
     error: Option<String>,
     response_body: Option<Vec<u8>>,
+    response_headers: Option<String>,
     replay_id: Option<Uuid>,
 }
 
@@ -47,6 +49,7 @@ impl Row {
             status: self.status.and_then(|status| u16::try_from(status).ok()),
             error: self.error,
             response_body: body.map(|body| String::from_utf8_lossy(&body).into_owned()),
+            response_headers: ResponseHeaders::stored(self.response_headers),
             replay: self.replay_id.map(ReplayId),
         })
     }
@@ -75,7 +78,7 @@ pub(super) async fn event(
         select a.id, a.event_id, a.destination_id, a.try_number, a.state, a.dead_letter,
             micros(a.created_at) as created_at, micros(a.admitted_at) as admitted_at,
             micros(a.started_at) as started_at, micros(a.finished_at) as finished_at,
-            a.status, a.error, a.response_body, a.replay_id
+            a.status, a.error, a.response_body, a.response_headers, a.replay_id
         from (
             select * from ledger l where l.event_id = $1
             union all
@@ -123,7 +126,7 @@ pub(super) async fn attempts(
         select a.id, a.event_id, a.destination_id, a.try_number, a.state, a.dead_letter,
             micros(a.created_at) as created_at, micros(a.admitted_at) as admitted_at,
             micros(a.started_at) as started_at, micros(a.finished_at) as finished_at,
-            a.status, a.error, a.response_body, a.replay_id
+            a.status, a.error, a.response_body, a.response_headers, a.replay_id
         from (
             (
                 select * from ledger a

@@ -61,6 +61,35 @@ pub(super) async fn lock<'a>(
         .collect())
 }
 
+/// What the groups of these destinations allow now. Asks nothing if none is in one.
+pub(super) async fn limits_of<'a>(
+    connection: &mut PgConnection,
+    of: impl Iterator<Item = &'a Found>,
+) -> Result<HashMap<Key, GroupLimits>, Failure> {
+    let (tenants, names) = keys(of);
+    if names.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let found: Vec<(Uuid, String, Vec<Option<i32>>)> = sqlx::query_as(
+        "-- advance_replays: limits of groups
+        select g.tenant_id, g.name,
+            array[
+                g.limit_per_second, g.limit_per_minute, g.limit_per_hour, g.limit_per_day
+            ]
+        from unnest($1::uuid[], $2::text[]) as n (tenant_id, name)
+        join limit_groups g on g.tenant_id = n.tenant_id and g.name = n.name",
+    )
+    .bind(tenants)
+    .bind(names)
+    .fetch_all(connection)
+    .await?;
+    Ok((found.into_iter())
+        .map(|(tenant, name, columns)| {
+            ((TenantId(tenant), GroupName::kept(name)), limits(&columns))
+        })
+        .collect())
+}
+
 /// A member, or the group alone if it has none.
 #[derive(sqlx::FromRow)]
 struct Row {

@@ -103,14 +103,16 @@ async fn record_any(
 
 const RECORD_PLAIN: &str = "-- record_outcomes: record_plain
     with locked as materialized (
-        select a.id, n.state, n.elapsed, n.status, n.error, n.response_body, n.arrives_within,
+        select a.id, n.state, n.elapsed, n.status, n.error, n.response_body,
+            n.response_headers, n.arrives_within,
             least(a.started_at, a.claimed_at + n.sent_after * interval '1 microsecond')
                 as sent_at
         from unnest(
             $2::bigint[], $3::bigint[], $4::text[], $5::bigint[], $6::integer[], $7::text[],
-            $8::bytea[], $9::bigint[], $10::bigint[]
+            $8::bytea[], $9::text[], $10::bigint[], $11::bigint[]
         ) as n (
-            id, number, state, elapsed, status, error, response_body, sent_after, arrives_within
+            id, number, state, elapsed, status, error, response_body, response_headers,
+            sent_after, arrives_within
         )
         join deliveries a on a.id = n.id and a.permit = n.number
         left join health h on h.destination_id = a.destination_id
@@ -126,14 +128,15 @@ const RECORD_PLAIN: &str = "-- record_outcomes: record_plain
         returning a.*, l.state as ended, l.sent_at,
             l.sent_at + l.elapsed * interval '1 microsecond' as ended_at,
             a.claimed_at + l.arrives_within * interval '1 microsecond' as arrived_by,
-            l.status as answered, l.error as problem, l.response_body as body
+            l.status as answered, l.error as problem, l.response_body as body,
+            l.response_headers as headers
     )
     insert into ledger (
         {kept}, {started}, folded, state, started_at, finished_at, counted_at, status, error,
-        response_body
+        response_body, response_headers
     )
     select {kept}, {started}, folded, ended, sent_at, ended_at,
-        case when by_response then arrived_by end, answered, problem, body
+        case when by_response then arrived_by end, answered, problem, body, headers
     from gone
     returning id, destination_id, crowded";
 
@@ -172,6 +175,7 @@ async fn record_plain(
         .bind(of(&plain, |one| one.status.map(i32::from)))
         .bind(of(&plain, |one| one.error.as_deref()))
         .bind(of(&plain, |one| body(one)))
+        .bind(of(&plain, |one| one.response_headers.as_text()))
         .bind(of(&plain, |one| micros(one.sent_after)))
         .bind(of(&plain, |one| micros(one.arrives_within())))
         .fetch_all(pool)
@@ -329,6 +333,7 @@ struct Steps {
     statuses: Vec<Option<i32>>,
     errors: Vec<Option<String>>,
     bodies: Vec<Option<Vec<u8>>>,
+    headers: Vec<Option<String>>,
     dead_letters: Vec<bool>,
     retries: Vec<Retry>,
     /// Retries of these are cancelled: event, destination, attempt.
@@ -352,6 +357,8 @@ impl Steps {
         self.errors
             .push(outcome.error.as_deref().map(str::to_owned));
         self.bodies.push(body(outcome).map(<[u8]>::to_vec));
+        let headers = outcome.response_headers.as_text();
+        self.headers.push(headers.map(str::to_owned));
         self.dead_letters.push(next.dead_letter);
         if row.to_fold {
             self.folds.push((destination, next.started_at));
@@ -391,27 +398,31 @@ impl Steps {
             with n as materialized (
                 select * from unnest(
                     $1::bigint[], $2::text[], $3::bigint[], $4::integer[], $5::text[],
-                    $6::bytea[], $7::boolean[], $8::bigint[], $9::bigint[]
-                ) as n (id, ended, ended_at, answered, problem, body, died, sent_at, arrived_by)
+                    $6::bytea[], $7::text[], $8::boolean[], $9::bigint[], $10::bigint[]
+                ) as n (
+                    id, ended, ended_at, answered, problem, body, headers, died, sent_at, arrived_by
+                )
             ),
             gone as (
                 delete from deliveries a using n where a.id = n.id returning a.*, n.ended,
-                    n.ended_at, n.answered, n.problem, n.body, n.died, n.sent_at, n.arrived_by
+                    n.ended_at, n.answered, n.problem, n.body, n.headers, n.died, n.sent_at,
+                    n.arrived_by
             ),
             written as (
                 insert into ledger (
                     {kept}, {started}, folded, state, started_at, finished_at, counted_at, status,
-                    error, response_body, dead_letter
+                    error, response_body, response_headers, dead_letter
                 )
                 select {kept}, {started}, folded or coarse, ended, from_micros(sent_at),
                     from_micros(ended_at), case when by_response then from_micros(arrived_by) end,
-                    answered, problem, body, died
+                    answered, problem, body, headers, died
                 from gone
             )
             -- What was unknown until now.
             update ledger a
             set state = n.ended, finished_at = from_micros(n.ended_at), status = n.answered,
-                error = n.problem, response_body = n.body, dead_letter = n.died,
+                error = n.problem, response_body = n.body,
+                response_headers = n.headers, dead_letter = n.died,
                 folded = a.folded or a.coarse, started_at = from_micros(n.sent_at)
             from n
             where a.id {in_days} and a.id = n.id",
@@ -422,6 +433,7 @@ impl Steps {
         .bind(&self.statuses)
         .bind(&self.errors)
         .bind(&self.bodies)
+        .bind(&self.headers)
         .bind(&self.dead_letters)
         .bind(&self.started)
         .bind(&self.arrived)

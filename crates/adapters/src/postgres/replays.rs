@@ -11,7 +11,7 @@ mod resent;
 use std::collections::HashMap;
 
 use domain::ids::{DestinationId, EventId, ReplayId, TenantId};
-use domain::replay::{ReplaySource, step};
+use domain::replay::{Pace, ReplaySource};
 use domain::time::Timestamp;
 use engine::ports::{Advanced, MAX_COUNTED, NewReplay, Replay, ReplayProgress, Wakes, Which};
 use sqlx::{PgConnection, PgPool};
@@ -19,6 +19,7 @@ use uuid::Uuid;
 
 use super::destinations::{Known, read_destinations};
 use super::failure::Failure;
+use super::limit_group;
 use super::rows::{count, time, word};
 
 /// A single one is the only one of its destination that died just then.
@@ -269,6 +270,7 @@ pub(super) async fn advance(pool: &PgPool, limit: u32) -> Result<Advanced, Failu
     ids.sort_unstable();
     ids.dedup();
     let Known { now, found, .. } = read_destinations(&mut transaction, &ids).await?;
+    let groups = limit_group::limits_of(&mut transaction, found.values()).await?;
     let waiting = waiting(&mut transaction, &running).await?;
     let mut wakes = Wakes::default();
     let mut advanced = Advanced::default();
@@ -280,7 +282,13 @@ pub(super) async fn advance(pool: &PgPool, limit: u32) -> Result<Advanced, Failu
         };
         let waiting = waiting.get(&replay.id).copied().unwrap_or(0);
         let paced_at = time(replay.paced_at);
-        let step = step(&destination.policy, replay.share, paced_at, waiting, now);
+        let group = destination.limit_group.clone();
+        let pace = Pace {
+            policy: &destination.policy,
+            group: group.and_then(|name| groups.get(&(destination.tenant, name))),
+            share: replay.share,
+        };
+        let step = pace.step(paced_at, waiting, now);
         let moved = match word("replays", "source", replay.id, &replay.source)? {
             ReplaySource::DeadLetters => {
                 let moved = moves::take(&mut transaction, replay, step, now).await?;

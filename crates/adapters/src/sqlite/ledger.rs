@@ -2,6 +2,7 @@
 
 use domain::compliance::Start;
 use domain::ids::{AttemptId, DestinationId, EventId, TenantId};
+use domain::response_headers::ResponseHeaders;
 use domain::time::Timestamp;
 use engine::ports::{AttemptView, CatalogError, EventSummary, LedgerPosition, LedgerRow};
 use rusqlite::{Connection, Params, Row};
@@ -14,7 +15,7 @@ const EVENT_ATTEMPTS: u32 = 1_000;
 
 const VIEW: &str = "
     select id, event_id, destination_id, try_number, state, dead_letter, created_at, admitted_at,
-        started_at, finished_at, status, error, response_body, replay_id
+        started_at, finished_at, status, error, response_body, replay_id, response_headers
     from attempts";
 
 const EVENT: &str = "
@@ -264,6 +265,7 @@ pub(super) fn view(row: &Row<'_>) -> Result<AttemptView, Fault> {
         error: row.get(11)?,
         response_body: body.map(|body| String::from_utf8_lossy(&body).into_owned()),
         replay: replay.transpose()?,
+        response_headers: ResponseHeaders::stored(row.get(14)?),
     })
 }
 

@@ -93,7 +93,7 @@ fn group(
     (tenant, name): &(TenantId, GroupName),
 ) -> Result<Option<Group>, Fault> {
     let key = (tenant.to_string(), name.as_str());
-    let Some(limits) = first(tx, LIMITS, (&key.0, key.1), limits)? else {
+    let Some(limits) = first(tx, LIMITS, (&key.0, key.1), |row| limits(row, 0))? else {
         return Ok(None);
     };
     let since = now - Group::reaches_back(&limits);

@@ -169,7 +169,7 @@ impl LimitGroups for SqliteStore {
             let within = || (&tenant, name.as_str(), since, until);
             Ok(GroupPast {
                 allowed: all(tx, ALLOWED, within(), |row| {
-                    Ok((time(row, 4)?, limits(row)?))
+                    Ok((time(row, 4)?, limits(row, 0)?))
                 })?,
                 members: all(tx, WERE_MEMBERS, within(), |row| {
                     Ok(Membership {
@@ -255,19 +255,19 @@ fn members(
 fn group(row: &Row<'_>) -> Result<LimitGroup, Fault> {
     Ok(LimitGroup {
         name: GroupName::kept(row.get(4)?),
-        limits: limits(row)?,
+        limits: limits(row, 0)?,
         members: Vec::new(),
         created_at: time(row, 5)?,
     })
 }
 
-/// Of the first four columns.
-pub(super) fn limits(row: &Row<'_>) -> Result<GroupLimits, Fault> {
+/// Of four columns, from `first` on.
+pub(super) fn limits(row: &Row<'_>, first: usize) -> Result<GroupLimits, Fault> {
     Ok(GroupLimits {
-        per_second: row.get(0)?,
-        per_minute: row.get(1)?,
-        per_hour: row.get(2)?,
-        per_day: row.get(3)?,
+        per_second: row.get(first)?,
+        per_minute: row.get(first + 1)?,
+        per_hour: row.get(first + 2)?,
+        per_day: row.get(first + 3)?,
     })
 }
 

@@ -66,9 +66,10 @@ static ENDED: LazyLock<String> = LazyLock::new(|| {
     -- over: its outcome
     insert into ledger (
         {kept}, {started}, folded, state, started_at, finished_at, counted_at, status, error,
-        response_body, dead_letter
+        response_body, response_headers, dead_letter
     )
-    select {kept}, {started}, coarse, ?2, ?3, ?4, iif(by_response, ?5, null), ?6, ?7, ?8, ?9
+    select {kept}, {started}, coarse, ?2, ?3, ?4, iif(by_response, ?5, null), ?6, ?7, ?8, ?9,
+        ?10
     from deliveries where id = ?1 and state = 'started'",
     )
 });
@@ -77,7 +78,7 @@ const LEARNED: &str = "
     -- over: the outcome of one that was unknown until now
     update ledger
     set state = ?2, started_at = ?3, finished_at = ?4, status = ?5, error = ?6,
-        response_body = ?7, dead_letter = ?8
+        response_body = ?7, response_headers = ?8, dead_letter = ?9
     where id = ?1";
 
 pub(super) const GONE: &str = "
@@ -160,6 +161,7 @@ pub(super) fn end(
         status,
         error,
         body,
+        outcome.response_headers.as_text(),
         dead_letter,
     );
     if moved(tx, (id, dead_letter), &ENDED, ended)? {
@@ -173,6 +175,7 @@ pub(super) fn end(
         status,
         error,
         body,
+        outcome.response_headers.as_text(),
         dead_letter,
     );
     execute(tx, LEARNED, learned)?;

@@ -7,8 +7,9 @@ mod resent;
 
 use domain::destination::DestinationState;
 use domain::ids::{AttemptId, DestinationId, EventId, ReplayId, TenantId};
+use domain::limit_group::GroupLimits;
 use domain::policy::{Policy, Rate};
-use domain::replay::{ReplaySource, ReplayState, step};
+use domain::replay::{Pace, ReplaySource, ReplayState};
 use domain::time::Timestamp;
 use engine::ports::{
     Advanced, CatalogError, DeadLetterFilter, MAX_COUNTED, NewReplay, Replay, ReplayProgress,
@@ -17,6 +18,7 @@ use engine::ports::{
 use rusqlite::{Connection, Row, Transaction};
 
 use super::fault::Fault;
+use super::limit_groups::limits;
 use super::rows::{all, execute, first, maybe_time, parse, settings, tier_settings, time, word};
 
 const DEAD_LETTER: &str = "
@@ -246,10 +248,12 @@ const POLICY: &str = "
         d.burst, d.shape, d.max_in_flight, d.safety_margin, d.margin_cap, d.count,
         t.limit_per_second, t.limit_per_minute, t.limit_per_hour, t.limit_per_day, t.unlimited,
         t.burst, t.shape, t.max_in_flight,
-        d.state, d.max_age_ms, d.allowed_per_minute
+        d.state, d.max_age_ms, d.allowed_per_minute, g.name is not null,
+        g.limit_per_second, g.limit_per_minute, g.limit_per_hour, g.limit_per_day
     from destinations d
     join tenants n on n.id = d.tenant_id
     join tiers t on t.name = n.tier
+    left join limit_groups g on g.tenant_id = d.tenant_id and g.name = d.limit_group
     where d.id = ?1 and d.deleted_at is null";
 
 const WAITING: &str = "
@@ -298,13 +302,23 @@ pub(super) fn advance(tx: &Transaction<'_>, now: Timestamp, limit: u32) -> Resul
     let mut wakes = Wakes::default();
     let mut advanced = Advanced::default();
     for replay in &running {
-        let Some((policy, max_age_ms)) = policy(tx, replay.destination)? else {
+        let Some(Target {
+            policy,
+            group,
+            max_age_ms,
+        }) = target(tx, replay.destination)?
+        else {
             moves::end(tx, now, replay, ReplayState::Cancelled)?;
             continue;
         };
         let waiting = first(tx, WAITING, [&replay.id], |row| Ok(row.get(0)?))?;
         let waiting = waiting.unwrap_or(0);
-        let step = step(&policy, replay.share, replay.paced_at, waiting, now);
+        let pace = Pace {
+            policy: &policy,
+            group: group.as_ref(),
+            share: replay.share,
+        };
+        let step = pace.step(replay.paced_at, waiting, now);
         let moved = match replay.source {
             ReplaySource::DeadLetters => {
                 let moved = moves::take(tx, now, replay, step, max_age_ms)?;
@@ -328,12 +342,16 @@ pub(super) fn advance(tx: &Transaction<'_>, now: Timestamp, limit: u32) -> Resul
     Ok(advanced)
 }
 
-/// The limits of a destination and the age of its events; `None` if it is
-/// gone.
-fn policy(
-    tx: &Transaction<'_>,
-    destination: DestinationId,
-) -> Result<Option<(Policy, Option<i64>)>, Fault> {
+/// What a step asks of its destination.
+struct Target {
+    policy: Policy,
+    group: Option<GroupLimits>,
+    /// The age of its events.
+    max_age_ms: Option<i64>,
+}
+
+/// `None` if it is gone.
+fn target(tx: &Transaction<'_>, destination: DestinationId) -> Result<Option<Target>, Fault> {
     first(tx, POLICY, [destination.to_string()], |row| {
         let mut policy = settings(row, (0, 21))?
             .or_tier(&tier_settings(row, 11)?)
@@ -342,6 +360,11 @@ fn policy(
         if state != DestinationState::Active {
             policy.rate = Rate::Paused;
         }
-        Ok((policy, row.get(20)?))
+        let group = row.get::<_, bool>(22)?.then(|| limits(row, 23));
+        Ok(Target {
+            policy,
+            group: group.transpose()?,
+            max_age_ms: row.get(20)?,
+        })
     })
 }

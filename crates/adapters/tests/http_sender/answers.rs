@@ -47,6 +47,42 @@ async fn the_payload_arrives_byte_for_byte() {
     assert_eq!(response.signals.retry_after, None);
 }
 
+/// Beside a body, and of what is no success. What lets somebody in is only named, and what
+/// is of the connection is left out.
+#[tokio::test]
+async fn headers_are_kept_where_an_answer_says_more_than_that_all_is_well() {
+    let (peer, sender) = (Peer::listen().await, sender());
+    let answers: [(&[u8], Option<&str>); 3] = [
+        (b"HTTP/1.1 204 No Content\r\nServer: x\r\n\r\n", None),
+        (OK, Some("content-length: 2\n")),
+        (
+            b"HTTP/1.1 429 Slow\r\nRetry-After: 3\r\nSet-Cookie: id=canary\r\nX-Odd: a\xffb\r\n\
+              Connection: close\r\nContent-Length: 0\r\n\r\n",
+            Some("retry-after: 3\nset-cookie: hidden\nx-odd: a\u{fffd}b\ncontent-length: 0\n"),
+        ),
+    ];
+    let target = peer.target(1);
+    let mut stream = None;
+    for (answer, kept) in answers {
+        let exchange = async {
+            let prepared = sender.prepare(&target).await.unwrap();
+            let sent = prepared.send(request(b"{}"), FirstByte::default());
+            sent.await.unwrap()
+        };
+        let receive = async {
+            let mut open: TcpStream = match stream.take() {
+                Some(open) => open,
+                None => peer.accept().await,
+            };
+            read_request(&mut open).await.unwrap();
+            open.write_all(answer).await.unwrap();
+            stream = Some(open);
+        };
+        let (response, ()) = tokio::join!(exchange, receive);
+        assert_eq!(response.headers.as_text(), kept);
+    }
+}
+
 /// Whoever looks for those of Svix finds all three of them, and no other.
 #[tokio::test]
 async fn the_headers_of_a_signature_begin_as_it_is_set() {

@@ -23,6 +23,7 @@ pub(crate) fn success(permit: &Permit) -> Outcome {
         status: Some(200),
         error: None,
         response_body: Bytes::new(),
+        response_headers: domain::response_headers::ResponseHeaders::default(),
         next: NextTry::None,
         signal: domain::health::Signal::default(),
         speaks: engine::ports::Speaks::ForRequest,

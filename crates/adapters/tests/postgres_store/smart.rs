@@ -31,6 +31,7 @@ fn refused(permit: &Permit) -> Outcome {
         status: Some(429),
         error: None,
         response_body: bytes::Bytes::new(),
+        response_headers: domain::response_headers::ResponseHeaders::default(),
         next: NextTry::RetryAfter(Duration::from_secs(3_600)),
         signal: domain::health::Signal::default(),
         speaks: engine::ports::Speaks::ForRequest,

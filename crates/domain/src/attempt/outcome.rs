@@ -14,6 +14,7 @@ use crate::batch::AfterBatch;
 use crate::health::{self, Observation, Signal};
 use crate::ids::{AttemptId, DestinationId, PermitNumber};
 use crate::remark::Remark;
+use crate::response_headers::ResponseHeaders;
 use crate::retry::AfterFailure;
 use crate::smart::{self, Sample};
 use crate::time::Timestamp;
@@ -42,6 +43,8 @@ pub struct Outcome {
     pub error: Option<Remark>,
     /// The beginning of the response body.
     pub response_body: Bytes,
+    /// Those of its headers that are kept.
+    pub response_headers: ResponseHeaders,
     /// What follows, if it failed.
     pub next: NextTry,
     /// What the receiver asked for.
@@ -127,6 +130,7 @@ impl Outcome {
             error: (self.error.as_ref())
                 .map(|_| Remark::new("the store refused the answer's text")),
             response_body: Bytes::new(),
+            response_headers: ResponseHeaders::default(),
             signal: Signal::default(),
             ..self.clone()
         };
@@ -228,6 +232,7 @@ pub(super) mod tests {
             status: Some(500),
             error: None,
             response_body: Bytes::new(),
+            response_headers: ResponseHeaders::default(),
             next: NextTry::RetryAfter(Duration::from_secs(1)),
             signal: Signal::default(),
             speaks: Speaks::ForRequest,

@@ -4,6 +4,7 @@ use super::*;
 use crate::compliance::{InForce, Start, ideal_starts, judge};
 use crate::destination::DestinationState;
 use crate::ids::AttemptId;
+use crate::limit_group::GroupLimits;
 use crate::policy::LimitSettings;
 
 fn at(ms: i64) -> Timestamp {
@@ -37,7 +38,7 @@ fn passage(due: i64, started: Option<i64>) -> Passage {
 #[test]
 fn a_burst_drains_at_the_proposed_limit() {
     let burst = vec![arrival(5_000, 20); 1_000];
-    let replayed = replay(&per_second(20).policy(), &burst, 1_000_000);
+    let replayed = replay(&per_second(20).policy(), None, &burst, 1_000_000);
     let summary = summary(&replayed);
     assert_eq!((summary.starts, summary.waiting), (1_000, 0));
     assert_eq!(summary.peak_backlog, 980, "twenty went at once");
@@ -51,7 +52,7 @@ fn a_burst_drains_at_the_proposed_limit() {
 #[test]
 fn what_is_within_the_limit_waits_for_nothing() {
     let even: Vec<_> = (0..500).map(|number| arrival(number * 60, 20)).collect();
-    let summary = summary(&replay(&per_second(20).policy(), &even, 1_000_000));
+    let summary = summary(&replay(&per_second(20).policy(), None, &even, 1_000_000));
     assert_eq!(summary.wait_p99, Some(Duration::ZERO));
     assert_eq!((summary.peak_backlog, summary.peak_at), (0, None));
 }
@@ -63,7 +64,12 @@ fn as_many_are_in_flight_as_may_be() {
         max_in_flight: Some(5),
         ..LimitSettings::EXACT
     };
-    let replayed = replay(&policy.policy(), &vec![arrival(0, 1_000); 50], 1_000_000);
+    let replayed = replay(
+        &policy.policy(),
+        None,
+        &vec![arrival(0, 1_000); 50],
+        1_000_000,
+    );
     let mut steps: Vec<_> = (replayed.iter())
         .flat_map(|one| [(one.started_at.unwrap(), 1), (one.finished_at.unwrap(), -1)])
         .collect();
@@ -79,11 +85,50 @@ fn as_many_are_in_flight_as_may_be() {
 
 #[test]
 fn a_limit_of_zero_starts_nothing() {
-    let replayed = replay(&per_second(0).policy(), &[arrival(0, 10); 3], 1_000);
+    let replayed = replay(&per_second(0).policy(), None, &[arrival(0, 10); 3], 1_000);
     let summary = summary(&replayed);
     assert_eq!((summary.starts, summary.waiting), (0, 3));
     assert_eq!((summary.drained_at, summary.peak_backlog), (None, 3));
-    assert!(replay(&per_second(0).policy(), &[], 1_000).is_empty());
+    assert!(replay(&per_second(0).policy(), None, &[], 1_000).is_empty());
+}
+
+/// Four a second in all, of which others take one every half second.
+#[test]
+fn what_others_of_its_group_started_is_not_there_for_it() {
+    let group = Shared {
+        limits: GroupLimits {
+            per_second: Some(4),
+            ..GroupLimits::default()
+        },
+        others: (0..40).map(|number| at(5_000 + number * 500)).collect(),
+    };
+    let burst = vec![arrival(5_000, 20); 40];
+    let replayed = replay(&per_second(20).policy(), Some(&group), &burst, 1_000_000);
+    let own = replayed.iter().filter_map(|one| one.started_at);
+    let mut all: Vec<Start> = own.chain(group.others).zip((0..).map(AttemptId)).collect();
+    all.sort_unstable();
+    let limits = group.limits.as_settings();
+    let history = [InForce::new(at(0), &limits, DestinationState::Active)];
+    let (within, verdict) = (all.len(), judge(&history, &all));
+    assert_eq!(within, 80);
+    // The others do not wait for it, so a window may hold one of theirs more.
+    assert!(verdict.limits[0].sliding.starts <= 5, "{verdict:?}");
+    let drained = summary(&replayed).drained_at.unwrap();
+    assert!(drained > at(22_000) && drained < at(26_000), "{drained:?}");
+}
+
+#[test]
+fn a_group_of_zero_starts_nothing() {
+    let group = Shared {
+        limits: GroupLimits {
+            per_day: Some(0),
+            ..GroupLimits::default()
+        },
+        others: Vec::new(),
+    };
+    let arrivals = [arrival(0, 10); 3];
+    let replayed = replay(&per_second(5).policy(), Some(&group), &arrivals, 1_000);
+    assert_eq!(summary(&replayed).waiting, 3);
 }
 
 /// More than two thousand a period are counted in buckets.
@@ -94,7 +139,12 @@ fn a_coarse_limit_is_used_and_kept() {
         max_in_flight: Some(10_000),
         ..LimitSettings::EXACT
     };
-    let replayed = replay(&settings.policy(), &vec![arrival(0, 10); 9_000], 1_000_000);
+    let replayed = replay(
+        &settings.policy(),
+        None,
+        &vec![arrival(0, 10); 9_000],
+        1_000_000,
+    );
     assert_kept(&settings, &replayed);
     let drained = summary(&replayed).drained_at.unwrap();
     assert!(drained < at(122_000), "{drained:?}");
@@ -161,7 +211,7 @@ proptest! {
         let settings = LimitSettings { per_minute, ..per_second(max) };
         let mut due = 0;
         let arrivals: Vec<_> = gaps.iter().map(|gap| { due += gap; arrival(due, 20) }).collect();
-        let replayed = replay(&settings.policy(), &arrivals, 1_000_000);
+        let replayed = replay(&settings.policy(), None, &arrivals, 1_000_000);
         assert_kept(&settings, &replayed);
         let starts: Vec<_> = replayed.iter().filter_map(|one| one.started_at).collect();
         prop_assert_eq!(starts.len(), arrivals.len());

@@ -1,15 +1,20 @@
 //! Virtual time: runs, claims and outcomes, one after the other.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
+
+use uuid::Uuid;
 
 use super::Arrival;
 use crate::admission::{
-    Backlog, Blocked, Bucket, CROWDED_FLOOR, CoarseStarts, Decision, Look, Newest, Outstanding,
-    Slot, Usage, admit, newest_claims, newest_starts, read_ahead,
+    Backlog, Blocked, Bucket, CROWDED_FLOOR, CoarseStarts, Decision, GROUP_LEAD, Group, Look,
+    Member, Newest, Outstanding, Slot, Usage, admit, newest_claims, newest_starts, read_ahead,
 };
+use crate::ids::{DestinationId, TenantId};
 use crate::limit::{Count, Limit, Period};
+use crate::limit_group::{GroupLimits, GroupName};
 use crate::policy::{Policy, Rate};
 use crate::series::Passage;
 use crate::time::{Timestamp, micros};
@@ -23,8 +28,9 @@ const TICK: Duration = Duration::from_millis(1);
 /// Replays arrivals, by when they are due, against a policy.
 ///
 /// Each attempt is in the answer, in the same order; what has not started has no
-/// start. `places` bounds permits as the fleet's workers do. What started
-/// before the first of them is not known, and counts for nothing.
+/// start. `group` is that of the destination: the others of it start when they did, and
+/// what is left of its limit is there. `places` bounds permits as the fleet's workers do.
+/// What started before the first of them is not known, and counts for nothing.
 ///
 /// ```
 /// use domain::policy::LimitSettings;
@@ -36,17 +42,22 @@ const TICK: Duration = Duration::from_millis(1);
 /// let policy = LimitSettings { per_second: Some(2), ..LimitSettings::EXACT }.policy();
 /// let at = Timestamp::from_millis;
 /// let arrival = Arrival { due_at: at(0), latency: Duration::from_millis(50) };
-/// let replayed = replay(&policy, &[arrival; 5], 1_000);
+/// let replayed = replay(&policy, None, &[arrival; 5], 1_000);
 /// let second = |one: &Passage| one.started_at.unwrap().as_micros() / 1_000_000;
 /// let seconds: Vec<_> = replayed.iter().map(second).collect();
 /// assert_eq!(seconds, [0, 0, 1, 1, 2]);
 /// ```
 #[must_use]
-pub fn replay(policy: &Policy, arrivals: &[Arrival], places: u32) -> Vec<Passage> {
+pub fn replay(
+    policy: &Policy,
+    group: Option<&Shared>,
+    arrivals: &[Arrival],
+    places: u32,
+) -> Vec<Passage> {
     let (Some(first), Some(last)) = (arrivals.first(), arrivals.last()) else {
         return Vec::new();
     };
-    let mut world = World::new(policy, arrivals);
+    let mut world = World::new(policy, group, arrivals);
     let mut now = first.due_at;
     let end = last.due_at + MAX_AHEAD;
     while now <= end {
@@ -68,8 +79,43 @@ pub fn replay(policy: &Policy, arrivals: &[Arrival], places: u32) -> Vec<Passage
     world.passages
 }
 
+/// A limit group, as one of its members meets it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Shared {
+    /// What it allows.
+    pub limits: GroupLimits,
+    /// What its other members started, in order.
+    pub others: Vec<Timestamp>,
+}
+
+impl Shared {
+    /// Its usage by `now`, of this member and of the others together. What these start within
+    /// the lead has its permits already.
+    fn used(&self, own: Member, now: Timestamp) -> Group {
+        let since = now - Group::reaches_back(&self.limits);
+        let known = now + GROUP_LEAD;
+        let known = self.others.partition_point(|at| *at <= known);
+        let others = self.others[..known].iter().rev();
+        let others = others.take_while(|at| **at > since).copied();
+        let others = Member {
+            starts: others.take(Group::reads(&self.limits) as usize).collect(),
+            ..Member::default()
+        };
+        let called = |number: u128| DestinationId(Uuid::from_u128(number));
+        Group {
+            tenant: TenantId(Uuid::nil()),
+            name: GroupName::kept("replayed".to_owned()),
+            limits: self.limits,
+            members: BTreeMap::from([(called(1), own), (called(2), others)]),
+        }
+    }
+}
+
 struct World<'a> {
     policy: &'a Policy,
+    group: Option<&'a Shared>,
+    /// Its own newest starts, as its group counts them.
+    of_group: Vec<Timestamp>,
     arrivals: &'a [Arrival],
     passages: Vec<Passage>,
     /// So many of them have been given a permit.
@@ -84,7 +130,7 @@ struct World<'a> {
 }
 
 impl<'a> World<'a> {
-    fn new(policy: &'a Policy, arrivals: &'a [Arrival]) -> Self {
+    fn new(policy: &'a Policy, group: Option<&'a Shared>, arrivals: &'a [Arrival]) -> Self {
         let waiting = |arrival: &Arrival| Passage {
             due_at: arrival.due_at,
             started_at: None,
@@ -99,6 +145,8 @@ impl<'a> World<'a> {
         });
         Self {
             policy,
+            group,
+            of_group: Vec::new(),
             arrivals,
             passages: arrivals.iter().map(waiting).collect(),
             admitted: 0,
@@ -131,6 +179,14 @@ impl<'a> World<'a> {
             deadline: slot.deadline,
         });
         self.usage.outstanding = outstanding.collect();
+        self.usage.group = self.group.map(|group| {
+            let own = Member {
+                margin: Some(self.policy.margin),
+                outstanding: self.usage.outstanding.clone(),
+                starts: self.of_group.clone(),
+            };
+            Arc::new(group.used(own, now))
+        });
         for (coarse, limit) in self.usage.coarse.iter_mut().zip(coarse(self.policy)) {
             let since = now - self.policy.stretched(limit);
             coarse.buckets.retain(|bucket| bucket.ends_at > since);
@@ -147,6 +203,10 @@ impl<'a> World<'a> {
             note(&mut self.usage.starts, self.keep[0], at);
         }
         note(&mut self.usage.claims, self.keep[1], at);
+        if let Some(group) = self.group {
+            let most = Group::reads(&group.limits) as usize;
+            note(&mut self.of_group, most, at);
+        }
         for coarse in &mut self.usage.coarse {
             fold(coarse, at);
         }

@@ -12,6 +12,7 @@ use domain::ids::{AttemptId, DestinationId, EventId, ReplayId, TenantId};
 use domain::limit_group::GroupName;
 use domain::margin::Spread;
 use domain::policy::{LimitSettings, Policy};
+use domain::response_headers::ResponseHeaders;
 use domain::series::Passage;
 use domain::time::Timestamp;
 
@@ -316,6 +317,8 @@ pub struct AttemptView {
     pub error: Option<String>,
     /// The beginning of the response body, as text.
     pub response_body: Option<String>,
+    /// Those of its headers that are kept.
+    pub response_headers: ResponseHeaders,
     /// The replay that made it; `None` for a first try, and for the tries after that.
     pub replay: Option<ReplayId>,
 }

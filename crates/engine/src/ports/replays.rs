@@ -10,7 +10,7 @@ use super::schedule::Wake;
 pub trait Replays: Send + Sync {
     /// One step of up to `limit` running replays that nobody else holds, those
     /// first that were looked at longest ago: how many dead letters each may
-    /// move now is [`domain::replay::step`]'s to say. Each that is moved is
+    /// move now is [`domain::replay::Pace::step`]'s to say. Each that is moved is
     /// marked as replayed in the same commit that adds its attempt (due now,
     /// with the next try number), so it is moved exactly once, whatever
     /// crashes and however many do this at once. Repeating it is the next step.

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use domain::credentials::{ClientCertificate, Token};
 use domain::header::CustomHeaders;
 use domain::ids::{AttemptId, DestinationId, Epoch, EventId, SecretId};
+use domain::response_headers::ResponseHeaders;
 use domain::signals::RawSignals;
 use domain::trace::TraceContext;
 use tokio::time::Instant;
@@ -137,6 +138,8 @@ pub struct Response {
     pub status: u16,
     /// What it says about its limits.
     pub signals: RawSignals,
+    /// Those of its headers that are kept.
+    pub headers: ResponseHeaders,
     /// The first [`STORED_BODY_BYTES`] of the body; of a batch's, the first
     /// [`BATCH_BODY_BYTES`]: one of that length was cut.
     pub body: Bytes,

@@ -9,6 +9,7 @@ use domain::batch::{self, Answer, Item, Said, answers};
 use domain::health::Signal;
 use domain::ids::{AttemptId, EventId};
 use domain::permit::Permit;
+use domain::response_headers::ResponseHeaders;
 
 use crate::ports::{
     BATCH_BODY_BYTES, Member, NextTry, Outcome, Request, Response, STORED_BODY_BYTES, Speaks, Start,
@@ -76,6 +77,7 @@ impl Batch {
         if let (Some(leader), Ok(response)) = (outcomes.first_mut(), result) {
             let most = response.body.len().min(STORED_BODY_BYTES);
             leader.response_body = response.body.slice(..most);
+            leader.response_headers = response.headers;
         }
         outcomes
     }
@@ -91,6 +93,7 @@ impl Batch {
             status: None,
             error: None,
             response_body: Bytes::new(),
+            response_headers: ResponseHeaders::default(),
             next: NextTry::None,
             signal: Signal::default(),
             speaks: Speaks::ForRequest,

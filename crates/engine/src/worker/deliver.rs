@@ -13,6 +13,7 @@ use domain::credentials::Token;
 use domain::health::Signal;
 use domain::ids::WorkerId;
 use domain::permit::Permit;
+use domain::response_headers::ResponseHeaders;
 use futures_util::FutureExt;
 use rand::RngExt;
 use rand::distr::{Distribution, StandardUniform};
@@ -494,6 +495,7 @@ impl Deliverer {
             status: None,
             error: None,
             response_body: Bytes::new(),
+            response_headers: ResponseHeaders::default(),
             next: NextTry::None,
             signal: Signal::default(),
             speaks: Speaks::ForRequest,
@@ -503,6 +505,7 @@ impl Deliverer {
                 kind: OutcomeKind::Succeeded,
                 status: Some(response.status),
                 response_body: response.body,
+                response_headers: response.headers,
                 ..blank
             },
             Ok(response) => {
@@ -513,6 +516,7 @@ impl Deliverer {
                     status: Some(response.status),
                     error: Some(error.into()),
                     response_body: response.body,
+                    response_headers: response.headers,
                     next,
                     ..blank
                 }

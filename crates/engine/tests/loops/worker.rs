@@ -47,6 +47,7 @@ async fn a_permit_is_claimed_sent_and_recorded() {
     );
     assert_eq!(outcome.next, NextTry::None);
     assert_eq!(outcome.response_body, "thanks");
+    assert_eq!(outcome.response_headers.as_text(), Some("server: fake\n"));
 }
 
 #[tokio::test(start_paused = true)]

@@ -71,6 +71,11 @@ async fn a_batch_is_one_request_under_the_id_of_all() {
     }
     assert_eq!(outcomes[0].response_body, "thanks");
     assert!(outcomes[1].response_body.is_empty(), "kept once");
+    let headers = outcomes.iter().map(|one| one.response_headers.as_text());
+    assert_eq!(
+        headers.collect::<Vec<_>>(),
+        [Some("server: fake\n"), None, None]
+    );
 }
 
 #[tokio::test(start_paused = true)]

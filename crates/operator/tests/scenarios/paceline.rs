@@ -62,6 +62,7 @@ impl Paceline {
                 url: "https://else.example".to_owned(),
                 event_types: Vec::new(),
                 filter: None,
+                limit_group: None,
                 limits: Default::default(),
                 state: DestinationState::Active,
                 signs: true,
@@ -166,6 +167,7 @@ impl Destinations for Paceline {
             url: String::new(),
             event_types: Vec::new(),
             filter: None,
+            limit_group: None,
             limits: Default::default(),
             state: DestinationState::Active,
             signs: true,
@@ -270,6 +272,7 @@ impl Destinations for Paceline {
             backlog,
             starts_per_second: 0.0,
             allowed_per_second: Some(f64::from(row.limits.per_second.unwrap_or(10))),
+            limit_group: None,
             breaker,
             held: false,
         })

@@ -1,5 +1,7 @@
 //! `/v1/attempts` and `/v1/destinations/{id}/attempts`, and what an attempt looks like.
 
+use std::collections::BTreeMap;
+
 use axum::Json;
 use domain::attempt::AttemptState;
 use domain::time::Timestamp;
@@ -48,6 +50,9 @@ pub struct Attempt {
     pub error: Option<String>,
     /// The beginning of the response body.
     pub response_body: Option<String>,
+    /// Headers of the response, beside a body and where it was no success; names in lower
+    /// case. What lets somebody in is `hidden`.
+    pub response_headers: Option<BTreeMap<String, String>>,
     /// The replay that made it: it brought a dead letter back, or sent the event again.
     pub replay_id: Option<Uuid>,
 }
@@ -80,6 +85,7 @@ impl From<AttemptView> for Attempt {
             delivery_latency_ms: delivered_at.map(|at| millis(at, attempt.created_at)),
             status: attempt.status,
             error: attempt.error,
+            response_headers: attempt.response_headers.by_name(),
             response_body: attempt.response_body,
             replay_id: attempt.replay.map(|replay| replay.0),
         }

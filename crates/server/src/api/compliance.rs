@@ -9,7 +9,7 @@ use super::Caller;
 use super::parameters::{CompliancePage, Page};
 use super::problem::Problem;
 use super::text::parsed_time;
-use crate::audit::DestinationReport;
+use crate::audit::{DestinationReport, GroupReport};
 use crate::service::compliance::{Compliance, ComplianceDraft};
 
 /// Whether limits were kept and used, destination by destination.
@@ -25,6 +25,10 @@ pub struct ComplianceReport {
     pub compliant: bool,
     /// In the order of their ids.
     pub destinations: Vec<DestinationReport>,
+    /// Limits that several destinations have together: of a page those whose first member is
+    /// on it, each judged by what all of its members started; of one destination that which
+    /// it is in.
+    pub limit_groups: Vec<GroupReport>,
     /// The `after` of the next page; `null` on the last.
     pub next: Option<Uuid>,
 }
@@ -37,6 +41,7 @@ impl From<Compliance> for ComplianceReport {
             until: report.until,
             compliant: report.compliant,
             destinations: report.destinations,
+            limit_groups: report.limit_groups,
             next: found.next.map(|next| next.0),
         }
     }
@@ -46,7 +51,8 @@ impl From<Compliance> for ComplianceReport {
 /// their attempts, the share of the limit that was used, and under-delivery.
 ///
 /// The same as `paceline audit`, for one tenant. A page reads a million rows of
-/// the ledger at most, and ends early before it would read more.
+/// the ledger at most, and ends early before it would read more; and as many
+/// starts of limit groups.
 #[utoipa::path(get, path = "/v1/compliance", operation_id = "show_compliance",
     tag = "operations", security(("key" = ["read"])),
     params(CompliancePage), responses(

@@ -4,13 +4,13 @@
 use std::time::Duration;
 
 use anyhow::Context;
-use domain::compliance::{InForce, Judge, Start};
+use domain::compliance::{InForce, Judge, Start, reaches_back};
 use domain::destination::DestinationState;
 use domain::ids::TenantId;
 use domain::limit::Period;
 use domain::limit_group::{GroupLimits, GroupName};
-use domain::policy::LimitSettings;
-use engine::ports::{Catalog, Tenants};
+use domain::time::Timestamp;
+use engine::ports::{Catalog, CatalogError, GroupPast, Tenants};
 
 use super::Span;
 use super::collect::all_tenants;
@@ -40,47 +40,44 @@ pub async fn judge_all(
             let Some(last) = page.last() else { break };
             after = Some(last.name.clone());
             for group in &page {
-                let report = judge(catalog, (tenant, &group.name), span).await;
-                let report = report.with_context(|| format!("judge group {}", group.name))?;
-                reports.push(report);
+                let judged = judge(catalog, (tenant, &group.name), span, u64::MAX).await;
+                let judged = judged.with_context(|| format!("judge group {}", group.name))?;
+                reports.push(judged.report);
             }
         }
     }
     Ok(reports)
 }
 
-/// What is allowed, as limits of a destination are written down.
-fn settings(limits: &GroupLimits) -> LimitSettings {
-    LimitSettings {
-        per_second: limits.per_second,
-        per_minute: limits.per_minute,
-        per_hour: limits.per_hour,
-        per_day: limits.per_day,
-        // All absent: one that was deleted limits nothing.
-        unlimited: *limits == GroupLimits::default(),
-        ..LimitSettings::EXACT
-    }
+/// A group's report, and the starts that were read for it.
+#[derive(Debug)]
+pub struct Judged {
+    pub report: GroupReport,
+    pub rows: u64,
 }
 
-async fn judge(
+/// Judges one by all that its members started, whatever page they are on. It reads no more
+/// than `rows` starts, and a page: of one that has more the beginning of the span is judged,
+/// and the report says until when.
+pub async fn judge(
     catalog: &dyn Catalog,
     (tenant, name): (TenantId, &GroupName),
     span: Span,
-) -> anyhow::Result<GroupReport> {
+    rows: u64,
+) -> Result<Judged, CatalogError> {
     // Starts before the span are in windows of it.
     let back = span.since - Period::Day.duration();
     let past = catalog.limit_group_past(tenant, name, (back, span.until));
     let past = past.await?;
-    let history: Vec<InForce> = (past.allowed.iter())
-        .map(|(from, limits)| InForce::new(*from, &settings(limits), DestinationState::Active))
-        .collect();
+    let history = history(&past);
     // What it allowed before is not known.
     let known = past.allowed.first().map_or(span.since, |(from, _)| *from);
+    let back = span.since - reaches_back(&history, (span.since, span.until));
     let mut judge = Judge::of_sends(&history);
     let earliest = (past.members.iter().map(|member| member.from)).min();
     let first = earliest.unwrap_or(span.until).max(back).max(known);
-    let mut from = first.min(span.until);
-    while from < span.until {
+    let (mut from, mut read) = (first.min(span.until), 0);
+    while from < span.until && read < rows {
         let edge = match from < span.since {
             true => span.since,
             false => span.until,
@@ -90,33 +87,44 @@ async fn judge(
         loop {
             let page = catalog.limit_group_starts(tenant, name, (from, until), after, PAGE);
             let page = page.await?;
+            read += page.len() as u64;
             for start in &page {
                 match from < span.since {
                     true => judge.before(*start),
                     false => judge.push(*start),
                 }
             }
-            match page.len() >= PAGE as usize {
-                true => after = page.last().copied(),
-                false => break,
+            after = page.last().copied();
+            if page.len() < PAGE as usize || read >= rows {
+                break;
             }
         }
-        from = until;
+        // Of a slice that was not read to its end, up to the last start of it.
+        from = match after {
+            Some((last, _)) if read >= rows => last,
+            _ => until,
+        };
     }
-    let now = past.allowed.last().map(|(_, limits)| settings(limits));
-    Ok(GroupReport::new(
-        tenant,
-        name,
-        now.as_ref(),
-        &judge.finish(),
-    ))
+    let now = past.allowed.last().map(|(_, limits)| limits.as_settings());
+    let report = GroupReport::new(tenant, name, now.as_ref(), &judge.finish());
+    Ok(Judged {
+        report: report.judged_until((from < span.until).then_some(from.max(span.since))),
+        rows: read,
+    })
+}
+
+/// What was in force when, as a destination's history.
+fn history(past: &GroupPast) -> Vec<InForce> {
+    let entry = |(from, limits): &(Timestamp, GroupLimits)| {
+        InForce::new(*from, &limits.as_settings(), DestinationState::Active)
+    };
+    past.allowed.iter().map(entry).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use domain::compliance::judge_sends;
     use domain::ids::AttemptId;
-    use domain::time::Timestamp;
     use engine::ports::DEFAULT_TENANT;
 
     use super::*;
@@ -131,14 +139,14 @@ mod tests {
         };
         let history = [InForce::new(
             Timestamp::from_millis(0),
-            &settings(&two),
+            &two.as_settings(),
             DestinationState::Active,
         )];
         let at = |ms| (Timestamp::from_millis(ms), AttemptId(ms));
         let report = |starts: &[Start]| {
             let verdict = judge_sends(&history, starts);
             let (tenant, name) = (DEFAULT_TENANT, GroupName::kept("acme".to_owned()));
-            let group = GroupReport::new(tenant, &name, Some(&settings(&two)), &verdict);
+            let group = GroupReport::new(tenant, &name, Some(&two.as_settings()), &verdict);
             let span = Span {
                 since: Timestamp::from_millis(0),
                 until: Timestamp::from_millis(9_000),
@@ -155,24 +163,11 @@ mod tests {
                 "over: group acme second: 3 starts where 2 were allowed",
             ),
             (Format::Json, "\"name\": \"acme\""),
+            (Format::Csv, ",1,1,1000 1500 1900,false,acme"),
             (Format::Html, "1 limit groups were over a limit"),
         ] {
             let text = render(&over, format).unwrap();
             assert!(text.contains(named), "{text}");
         }
-    }
-
-    #[test]
-    fn a_deleted_group_limits_nothing_and_one_of_zero_pauses() {
-        let rate = |limits: GroupLimits| settings(&limits).policy().rate;
-        assert_eq!(
-            rate(GroupLimits::default()),
-            domain::policy::Rate::Unlimited
-        );
-        let zero = GroupLimits {
-            per_second: Some(0),
-            ..GroupLimits::default()
-        };
-        assert_eq!(rate(zero), domain::policy::Rate::Paused);
     }
 }

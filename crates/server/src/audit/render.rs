@@ -49,19 +49,10 @@ fn table(report: &Report) -> String {
         "MARGIN",
         "OVER",
     ];
-    let rows = report.destinations.iter().flat_map(|destination| {
-        let none = destination.rules.is_empty().then(|| row(destination, None));
-        let rules = destination
-            .rules
-            .iter()
-            .map(|rule| row(destination, Some(rule)));
-        none.into_iter().chain(rules)
-    });
-    let groups = report.limit_groups.iter().flat_map(|group| {
-        let none = group.rules.is_empty().then(|| group_row(group, None));
-        let rules = group.rules.iter().map(|rule| group_row(group, Some(rule)));
-        none.into_iter().chain(rules)
-    });
+    let rows =
+        (report.destinations.iter()).flat_map(|one| rows_of(&one.rules).map(|rule| row(one, rule)));
+    let groups = (report.limit_groups.iter())
+        .flat_map(|one| rows_of(&one.rules).map(|rule| group_row(one, rule)));
     let mut text = output::table(&header, rows.chain(groups)).to_string();
     for group in &report.limit_groups {
         for rule in &group.rules {
@@ -256,13 +247,16 @@ fn csv(report: &Report) -> anyhow::Result<String> {
         "violations",
         "attempts",
         "compliant",
+        "limit_group",
     ])?;
     for destination in &report.destinations {
-        if destination.rules.is_empty() {
-            writer.write_record(record(destination, None))?;
+        for rule in rows_of(&destination.rules) {
+            writer.write_record(record(&Whose::of(destination), rule))?;
         }
-        for rule in &destination.rules {
-            writer.write_record(record(destination, Some(rule)))?;
+    }
+    for group in &report.limit_groups {
+        for rule in rows_of(&group.rules) {
+            writer.write_record(record(&Whose::of_group(group), rule))?;
         }
     }
     let bytes = writer.into_inner().context("write CSV")?;
@@ -270,7 +264,53 @@ fn csv(report: &Report) -> anyhow::Result<String> {
     Ok(text.trim_end().to_owned())
 }
 
-fn record(destination: &DestinationReport, rule: Option<&RuleReport>) -> [String; 17] {
+/// A row for each rule, and one for whoever has none.
+fn rows_of(rules: &[RuleReport]) -> impl Iterator<Item = Option<&RuleReport>> {
+    let none = rules.is_empty().then_some(None);
+    none.into_iter().chain(rules.iter().map(Some))
+}
+
+/// Whose row it is; what is not said of a limit group is empty.
+#[derive(Default)]
+struct Whose {
+    id: String,
+    name: String,
+    limit: String,
+    starts: String,
+    allowed: String,
+    percent: String,
+    under_delivery: String,
+    is_compliant: bool,
+    group: String,
+}
+
+impl Whose {
+    fn of(destination: &DestinationReport) -> Self {
+        Self {
+            id: destination.id.clone(),
+            name: as_text(&destination.name),
+            limit: destination.limit_in_force.clone(),
+            starts: destination.starts.to_string(),
+            allowed: destination.share.allowed.to_string(),
+            percent: destination.share.percent.to_string(),
+            under_delivery: destination.under_delivery.seconds.to_string(),
+            is_compliant: destination.compliant,
+            group: String::new(),
+        }
+    }
+
+    fn of_group(group: &GroupReport) -> Self {
+        Self {
+            limit: group.limit_in_force.clone(),
+            starts: group.starts.to_string(),
+            is_compliant: group.compliant,
+            group: as_text(&group.name),
+            ..Self::default()
+        }
+    }
+}
+
+fn record(whose: &Whose, rule: Option<&RuleReport>) -> [String; 18] {
     let of = |value: Option<String>| value.unwrap_or_default();
     let sliding = rule.and_then(|rule| rule.largest_sliding.as_ref());
     let aligned = rule.and_then(|rule| rule.largest_aligned.as_ref());
@@ -282,12 +322,12 @@ fn record(destination: &DestinationReport, rule: Option<&RuleReport>) -> [String
         all.map(i64::to_string).collect::<Vec<_>>().join(" ")
     });
     [
-        destination.id.clone(),
-        as_text(&destination.name),
-        destination.limit_in_force.clone(),
-        destination.starts.to_string(),
-        destination.share.allowed.to_string(),
-        destination.share.percent.to_string(),
+        whose.id.clone(),
+        whose.name.clone(),
+        whose.limit.clone(),
+        whose.starts.clone(),
+        whose.allowed.clone(),
+        whose.percent.clone(),
         of(rule.map(|rule| rule.rule.to_owned())),
         of(aligned.map(|window| window.starts.to_string())),
         of(sliding.map(|window| window.starts.to_string())),
@@ -298,12 +338,13 @@ fn record(destination: &DestinationReport, rule: Option<&RuleReport>) -> [String
         of(rule
             .and_then(|rule| rule.margin_seconds)
             .map(|seconds| seconds.to_string())),
-        destination.under_delivery.seconds.to_string(),
+        whose.under_delivery.clone(),
         of(rule.map(|rule| rule.early_starts.to_string())),
         of(rule.map(|rule| rule.violations.len().to_string())),
         of(attempts),
-        rule.map_or(destination.compliant, |rule| rule.early_starts == 0)
+        rule.map_or(whose.is_compliant, |rule| rule.early_starts == 0)
             .to_string(),
+        whose.group.clone(),
     ]
 }
 

@@ -33,20 +33,34 @@ pub struct Report {
 }
 
 /// What it says of a limit group: of what its members started together.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct GroupReport {
+    /// Whose it is.
     pub tenant_id: String,
+    /// What its tenant calls it.
     pub name: String,
+    /// Until when it was judged, exclusive, where that is earlier than asked: its members
+    /// have more starts than one request reads, and these are the oldest.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(format = DateTime)]
+    pub judged_until: Option<String>,
     /// In force at the end of the span, in words.
     pub limit_in_force: String,
     /// No rule was broken.
     pub compliant: bool,
     /// What its members started in the span.
     pub starts: u64,
+    /// How each rule was kept.
     pub rules: Vec<RuleReport>,
 }
 
 impl GroupReport {
+    /// The same, of which no more was judged.
+    pub(super) fn judged_until(mut self, until: Option<Timestamp>) -> Self {
+        self.judged_until = until.map(text::time);
+        self
+    }
+
     /// For people.
     pub(super) fn label(&self) -> String {
         format!("group {}", self.name)
@@ -70,6 +84,7 @@ impl GroupReport {
         Self {
             tenant_id: tenant.to_string(),
             name: name.to_string(),
+            judged_until: None,
             limit_in_force: now.map_or("unknown".to_owned(), |now| {
                 in_words(now, DestinationState::Active)
             }),

@@ -15,6 +15,7 @@ use uuid::Uuid;
 use super::destination::Connection;
 use super::named::Named;
 use super::sure::Sure;
+use crate::api::attempts::Attempt;
 use crate::api::dead_letters::{DeadLetter, DeadLetters};
 use crate::api::replays::{BegunReplays, Replay, ReplayPreview, ReplayProgress, Replays};
 use crate::client::Client;
@@ -186,9 +187,7 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
                 Format::Json => output::json(&found)?,
                 Format::Table => {
                     print(std::slice::from_ref(&found))?;
-                    if let Some(body) = &found.attempt.response_body {
-                        output::line(&format!("\nThe last response began:\n{body}"))?;
-                    }
+                    print_response(&found.attempt)?;
                 }
             }
         }
@@ -405,6 +404,20 @@ async fn list(client: &Client, filter: &Filter, limit: usize) -> anyhow::Result<
         }
     }
     Ok(all)
+}
+
+/// What its last request was answered, as far as that is kept.
+fn print_response(attempt: &Attempt) -> anyhow::Result<()> {
+    if let Some(headers) = &attempt.response_headers {
+        output::line("\nHeaders of the last response:")?;
+        for (name, value) in headers {
+            output::line(&format!("{name}: {value}"))?;
+        }
+    }
+    if let Some(body) = &attempt.response_body {
+        output::line(&format!("\nThe last response began:\n{body}"))?;
+    }
+    Ok(())
 }
 
 fn print(dead_letters: &[DeadLetter]) -> anyhow::Result<()> {

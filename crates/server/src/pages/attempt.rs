@@ -35,6 +35,7 @@ struct Page {
     bytes: String,
     in_batch: bool,
     headers: Vec<(String, String)>,
+    response_headers: Vec<(String, String)>,
     /// A secret that has ended since may have signed as well.
     is_part: bool,
     /// What its event carries, for who may see it.
@@ -86,6 +87,9 @@ pub(super) async fn show(
         in_batch: found.in_batch,
         name: name(&found, described.as_ref()),
         url: described.map_or(NONE.to_owned(), |one| one.destination.url),
+        response_headers: (found.attempt.response_headers.iter())
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .collect(),
         one: Line::from(found.attempt),
     })
 }
@@ -147,6 +151,7 @@ fn headers(
 mod tests {
     use domain::attempt::AttemptState;
     use domain::ids::{DestinationId, EventId};
+    use domain::response_headers::ResponseHeaders;
     use domain::time::Timestamp;
     use engine::ports::AttemptView;
     use uuid::Uuid;
@@ -169,6 +174,7 @@ mod tests {
                 status: Some(200),
                 error: None,
                 response_body: None,
+                response_headers: ResponseHeaders::default(),
                 replay: None,
             },
             claimed_at: started_at.map(Timestamp::from_millis),

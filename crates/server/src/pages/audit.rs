@@ -13,8 +13,8 @@ use super::refused::Refused;
 use super::visitor::Visitor;
 use super::words::{self, NONE};
 use super::{Asked, Pages};
-use crate::audit::DestinationReport;
-use crate::audit::report::WindowReport;
+use crate::audit::report::{RuleReport, WindowReport};
+use crate::audit::{DestinationReport, GroupReport};
 use crate::service::compliance::{ComplianceDraft, MAX_REPORTS, MAX_ROWS};
 
 /// Lines that are shown at first: those that were over, then those that got less than
@@ -37,7 +37,8 @@ pub(super) struct Wanted {
 }
 
 struct Line {
-    id: String,
+    /// Of a destination; a limit group has no page.
+    id: Option<String>,
     name: String,
     limit: String,
     is_compliant: bool,
@@ -50,6 +51,10 @@ struct Line {
     violations: Vec<String>,
     /// From when on, where not all of the period was judged.
     judged_since: Option<String>,
+    /// The same of its end.
+    judged_until: Option<String>,
+    /// How long it got less than its limit allows although it had work.
+    short_seconds: f64,
     /// When it got less than its limit allows although it had work, and why.
     short: Vec<String>,
 }
@@ -61,6 +66,7 @@ struct Page {
     period: &'static str,
     periods: Vec<&'static str>,
     judged: usize,
+    groups: usize,
     over: usize,
     lines: Vec<Line>,
     /// Those that are not shown.
@@ -76,32 +82,42 @@ pub(super) async fn show(
 ) -> Result<Html<String>, Refused> {
     let named = |(name, _): &&(&str, u64)| *name == wanted.period;
     let (period, seconds) = *PERIODS.iter().find(named).unwrap_or(&PERIODS[0]);
-    let (mut reports, next) = judged(&pages, &visitor, (seconds, &wanted.after)).await?;
-    let over = reports.iter().filter(|one| !one.compliant).count();
+    let (found, next) = judged(&pages, &visitor, (seconds, &wanted.after)).await?;
+    let (judged, groups) = (found.destinations.len(), found.limit_groups.len());
+    let mut lines: Vec<Line> = (found.limit_groups.into_iter().map(line_of_group))
+        .chain(found.destinations.into_iter().map(line))
+        .collect();
+    let over = lines.iter().filter(|one| !one.is_compliant).count();
     // What is wrong comes first.
-    reports.sort_by(|one, other| {
-        let short = |one: &DestinationReport| one.under_delivery.seconds;
-        let by_verdict = one.compliant.cmp(&other.compliant);
-        by_verdict.then_with(|| short(other).total_cmp(&short(one)))
+    lines.sort_by(|one, other| {
+        let by_verdict = one.is_compliant.cmp(&other.is_compliant);
+        by_verdict.then_with(|| other.short_seconds.total_cmp(&one.short_seconds))
     });
-    let judged = reports.len();
     // Nobody is kept from seeing one that was over.
     let shown = match wanted.all {
-        true => judged,
-        false => LINES.max(over).min(judged),
+        true => lines.len(),
+        false => LINES.max(over).min(lines.len()),
     };
-    let lines = reports.into_iter().take(shown).map(line);
+    let more = lines.split_off(shown).len();
     rendered(&Page {
         frame: Frame::of(&pages, &visitor, ("Audit", "/dashboard/audit")).await?,
         period,
         periods: PERIODS.map(|(name, _)| name).to_vec(),
         judged,
+        groups,
         over,
-        lines: lines.collect(),
-        more: judged - shown,
+        lines,
+        more,
         after: wanted.after,
         next,
     })
+}
+
+/// What is known of a tenant's destinations, and of their groups.
+#[derive(Default)]
+struct Found {
+    destinations: Vec<DestinationReport>,
+    limit_groups: Vec<GroupReport>,
 }
 
 /// The tenant's destinations after one, in id order, as far as one page looks; and
@@ -110,11 +126,11 @@ async fn judged(
     pages: &Pages,
     visitor: &Visitor,
     (seconds, after): (u64, &str),
-) -> Result<(Vec<DestinationReport>, Option<DestinationId>), Refused> {
+) -> Result<(Found, Option<DestinationId>), Refused> {
     let until = pages.0.overview.now().await?;
     let service = pages.service(visitor.tenant());
     let (turn, _wanted) = service.report().await?;
-    let (mut reports, mut starts) = (Vec::new(), 0);
+    let (mut all, mut starts) = (Found::default(), 0);
     let mut next = after.parse().ok();
     for _round in 0..ROUNDS {
         let draft = ComplianceDraft {
@@ -128,33 +144,37 @@ async fn judged(
         let found = service.compliance(draft, &turn).await?;
         let each = found.report.destinations.iter();
         starts += each.map(|one| one.starts).sum::<u64>();
-        reports.extend(found.report.destinations);
+        all.destinations.extend(found.report.destinations);
+        all.limit_groups.extend(found.report.limit_groups);
         next = found.next;
         if next.is_none() || starts >= MAX_ROWS {
             break;
         }
     }
-    Ok((reports, next))
+    Ok((all, next))
 }
 
-fn line(report: DestinationReport) -> Line {
-    let rule = report.rules.first();
+/// How its rules were kept, and nothing else.
+fn kept((is_compliant, starts): (bool, u64), rules: &[RuleReport]) -> Line {
+    let rule = rules.first();
     let window =
         |one: Option<&WindowReport>| one.map_or(NONE.to_owned(), |one| one.starts.to_string());
-    let violations = report.rules.iter().flat_map(|rule| &rule.violations);
+    let violations = rules.iter().flat_map(|rule| &rule.violations);
     Line {
-        limit: report.limit_words(),
-        judged_since: report.judged_since,
-        is_compliant: report.compliant,
-        starts: words::count(u32::try_from(report.starts).unwrap_or(u32::MAX), u32::MAX),
+        id: None,
+        name: String::new(),
+        limit: String::new(),
+        judged_since: None,
+        judged_until: None,
+        short: Vec::new(),
+        short_seconds: 0.0,
+        share: NONE.to_owned(),
+        is_compliant,
+        starts: words::count(u32::try_from(starts).unwrap_or(u32::MAX), u32::MAX),
         aligned: window(rule.and_then(|rule| rule.largest_aligned.as_ref())),
         sliding: window(rule.and_then(|rule| rule.largest_sliding.as_ref())),
         bound: (rule.and_then(|rule| rule.bound))
             .map_or(NONE.to_owned(), |bound| bound.to_string()),
-        share: match report.share.allowed {
-            0 => NONE.to_owned(),
-            _ => format!("{} %", report.share.percent),
-        },
         violations: violations
             .map(|one| {
                 let ids: Vec<_> = one.attempts.iter().map(i64::to_string).collect();
@@ -167,6 +187,27 @@ fn line(report: DestinationReport) -> Line {
                 )
             })
             .collect(),
+    }
+}
+
+/// How much of its limit was used is not said: nobody knows what its members had to send.
+fn line_of_group(report: GroupReport) -> Line {
+    Line {
+        name: format!("group {}", report.name),
+        limit: report.limit_in_force,
+        judged_until: report.judged_until,
+        ..kept((report.compliant, report.starts), &report.rules)
+    }
+}
+
+fn line(report: DestinationReport) -> Line {
+    Line {
+        limit: report.limit_words(),
+        share: match report.share.allowed {
+            0 => NONE.to_owned(),
+            _ => format!("{} %", report.share.percent),
+        },
+        short_seconds: report.under_delivery.seconds,
         short: (report.under_delivery.stretches.iter())
             .map(|one| {
                 format!(
@@ -175,10 +216,12 @@ fn line(report: DestinationReport) -> Line {
                 )
             })
             .collect(),
+        judged_since: report.judged_since,
         name: match report.name.is_empty() {
             true => report.id.clone(),
             false => report.name,
         },
-        id: report.id,
+        id: Some(report.id),
+        ..kept((report.compliant, report.starts), &report.rules)
     }
 }

@@ -1,13 +1,18 @@
 //! The compliance report of a tenant's destinations.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use domain::compliance::judged_until;
 use domain::ids::DestinationId;
+use domain::limit_group::GroupName;
 use domain::time::Timestamp;
 
 use super::{Service, ServiceError, readings};
-use crate::audit::{Beyond, Depth, DestinationReport, NotExamined, Report, Span, collect};
+use crate::audit::{
+    Beyond, Depth, DestinationReport, GroupReport, NotExamined, Report, Span, collect, groups,
+};
+use engine::ports::{CatalogError, Destination};
 
 /// How far back a report goes if nothing is said.
 pub const DEFAULT_SPAN: Duration = Duration::from_secs(3_600);
@@ -120,8 +125,43 @@ impl Service {
             }
             before = Some(destination.id);
         }
-        let report = Report::new(span, reports);
+        let judged = &page[..reports.len()];
+        let is_alone = draft.destination.is_some();
+        let groups = self.judged_groups((judged, is_alone), span, turn).await?;
+        let report = Report::new(span, reports).with_groups(groups);
         Ok(Compliance { report, next })
+    }
+
+    /// The groups of these destinations, by all of their members. Of a page those whose
+    /// first member is on it, so that each is on one of them; of one that is alone its own.
+    async fn judged_groups(
+        &self,
+        (destinations, is_alone): (&[Destination], bool),
+        span: Span,
+        turn: &readings::Report,
+    ) -> Result<Vec<GroupReport>, ServiceError> {
+        let catalog = self.reading.catalog.as_ref();
+        let named: BTreeSet<&GroupName> = (destinations.iter())
+            .filter_map(|one| one.limit_group.as_ref())
+            .collect();
+        let (mut reports, mut read) = (Vec::new(), 0);
+        for name in named {
+            turn.goes_on()?;
+            let group = match catalog.limit_group(self.tenant, name).await {
+                // It has just lost its last member, and gone.
+                Err(CatalogError::NotFound(_)) => continue,
+                found => found?,
+            };
+            let first = group.members.first();
+            if !is_alone && !destinations.iter().any(|one| Some(&one.id) == first) {
+                continue;
+            }
+            let rows = MAX_ROWS - read;
+            let judged = groups::judge(catalog, (self.tenant, name), span, rows).await?;
+            read = MAX_ROWS.min(read + judged.rows);
+            reports.push(judged.report);
+        }
+        Ok(reports)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use domain::ids::DestinationId;
 use domain::limit_group::{GroupLimits, GroupName, MAX_MEMBERS};
-use engine::ports::{CatalogError, LimitGroup};
+use engine::ports::{CatalogError, Destination, LimitGroup};
 
 use super::rules;
 use super::{Service, ServiceError};
@@ -23,6 +23,20 @@ impl Service {
     /// One with its members.
     pub async fn limit_group(&self, name: &GroupName) -> Result<LimitGroup, ServiceError> {
         Ok((self.reading.catalog.limit_group(self.tenant, name)).await?)
+    }
+
+    /// The one that a destination is in; `None` if it is in none, or that has just gone.
+    pub(super) async fn group_of(
+        &self,
+        destination: &Destination,
+    ) -> Result<Option<LimitGroup>, ServiceError> {
+        let Some(name) = &destination.limit_group else {
+            return Ok(None);
+        };
+        match self.reading.catalog.limit_group(self.tenant, name).await {
+            Err(CatalogError::NotFound(_)) => Ok(None),
+            found => Ok(Some(found?)),
+        }
     }
 
     /// Creates it, or sets all of its limits. Members that waited for it are looked at.

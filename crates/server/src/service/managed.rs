@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use domain::destination::DestinationState;
 use domain::ids::{DestinationId, TenantId};
+use domain::limit_group::GroupName;
 use domain::signature::SigningSecret;
 use domain::time::Timestamp;
 use engine::ports::{
@@ -34,14 +35,16 @@ const ROWS: u32 = 500;
 const MAX_PAGES: usize = 200;
 
 /// How a managed destination fares.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Fares {
     pub state: DestinationState,
     pub health: HealthView,
     pub backlog: u32,
     pub starts_per_second: f64,
-    /// `None` for any number.
+    /// By its own limits and those of its group; `None` for any number.
     pub allowed_per_second: Option<f64>,
+    /// The limit group that it is in.
+    pub limit_group: Option<GroupName>,
 }
 
 impl Service {
@@ -147,7 +150,10 @@ impl Service {
         let destination = self.destination(id).await?.destination;
         let health = self.health(id).await?.view;
         let backlog = self.catalog.backlogs(&[id], COUNTED).await?;
-        let allowed = destination.effective.policy().starts_per_second();
+        let group = self.group_of(&destination).await?;
+        let own = destination.effective.policy().starts_per_second();
+        let together = group.and_then(|group| group.limits.starts_per_second());
+        let allowed = own.into_iter().chain(together).reduce(f64::min);
         let rate = allowed.unwrap_or(f64::MAX).max(f64::MIN_POSITIVE);
         let span = (STARTS / rate).clamp(SPAN_SECONDS.0, SPAN_SECONDS.1);
         let since = health.now - Duration::from_secs_f64(span);
@@ -161,6 +167,7 @@ impl Service {
             backlog: backlog.first().copied().unwrap_or(0),
             starts_per_second: rate_of(&rows, since, health.now),
             allowed_per_second: allowed,
+            limit_group: destination.limit_group,
         })
     }
 }

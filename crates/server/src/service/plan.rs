@@ -1,18 +1,19 @@
 //! What if: another limit, tried on what was recorded.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use domain::admission::{Backlog, Usage};
 use domain::destination::DestinationState;
 use domain::explain::{Circumstances, Measured, Unknown, drains_in};
-use domain::ids::DestinationId;
+use domain::ids::{AttemptId, DestinationId};
 use domain::margin::Spread;
 use domain::policy::LimitSettings;
 use domain::series::{Curve, Passage, Series};
 use domain::time::Timestamp;
 use domain::watch::Around;
-use domain::what_if::{MAX_ARRIVALS, Receiver, Summary, arrivals, replay, summary};
-use engine::ports::{Destination, LedgerPosition, Tier};
+use domain::what_if::{MAX_ARRIVALS, Receiver, Shared, Summary, arrivals, replay, summary};
+use engine::ports::{Destination, LedgerPosition, LedgerRow, LimitGroup, Tier};
 
 use super::limits::validate;
 use super::{LimitsChange, Service, ServiceError, readings};
@@ -91,9 +92,13 @@ impl Service {
         let until = self.reading.store.fleet().await?.now;
         let since = until - draft.last;
         let recorded = self.recorded(id, (since, until), turn).await?;
-        let current = destination.effective;
-        let spread = destination.spread;
-        let step = move || Plan::of(&recorded, (current, proposed), spread, (since, until));
+        let group = self
+            .shared(&destination, &recorded, (since, until), turn)
+            .await?;
+        let recorded: Vec<Passage> = recorded.into_iter().map(|(_, one)| one).collect();
+        let limits = (destination.effective, proposed);
+        let around = (destination.spread, group);
+        let step = move || Plan::of(&recorded, limits, around, (since, until));
         // Seconds of arithmetic, for half a million arrivals.
         tokio::task::spawn_blocking(step)
             .await
@@ -123,7 +128,7 @@ impl Service {
         id: DestinationId,
         (since, until): (Timestamp, Timestamp),
         turn: &readings::Report,
-    ) -> Result<Vec<Passage>, ServiceError> {
+    ) -> Result<Vec<(AttemptId, Passage)>, ServiceError> {
         let mut recorded = Vec::new();
         let mut after = None;
         let catalog = &self.reading.catalog;
@@ -137,28 +142,62 @@ impl Service {
                 started_at: last.started_at,
                 attempt: last.attempt,
             });
-            recorded.extend(page.iter().map(|row| Passage {
+            let passage = |row: &LedgerRow| Passage {
                 due_at: row.due_at.max(since),
                 ..row.passage()
-            }));
-            if recorded.len() > MAX_ARRIVALS {
-                return Err(ServiceError::invalid(
-                    "last_seconds",
-                    format!("there are more than {MAX_ARRIVALS} attempts: ask for less time"),
-                ));
-            }
+            };
+            recorded.extend(page.iter().map(|row| (row.attempt, passage(row))));
+            not_too_many(recorded.len())?;
+        }
+    }
+
+    /// The destination's limit group, with what its other members started in a span.
+    async fn shared(
+        &self,
+        destination: &Destination,
+        own: &[(AttemptId, Passage)],
+        within: (Timestamp, Timestamp),
+        turn: &readings::Report,
+    ) -> Result<Option<Shared>, ServiceError> {
+        let Some(LimitGroup { name, limits, .. }) = self.group_of(destination).await? else {
+            return Ok(None);
+        };
+        let own: HashSet<AttemptId> = own.iter().map(|(attempt, _)| *attempt).collect();
+        let catalog = &self.reading.catalog;
+        let (mut others, mut after) = (Vec::new(), None);
+        loop {
+            turn.goes_on()?;
+            let page = catalog.limit_group_starts(self.tenant, &name, within, after, PAGE);
+            let page = page.await?;
+            let Some(last) = page.last() else {
+                return Ok(Some(Shared { limits, others }));
+            };
+            after = Some(*last);
+            let of_others = page.iter().filter(|(_, attempt)| !own.contains(attempt));
+            others.extend(of_others.map(|(at, _)| *at));
+            not_too_many(others.len())?;
         }
     }
 }
 
+fn not_too_many(attempts: usize) -> Result<(), ServiceError> {
+    match attempts > MAX_ARRIVALS {
+        true => Err(ServiceError::invalid(
+            "last_seconds",
+            format!("there are more than {MAX_ARRIVALS} attempts: ask for less time"),
+        )),
+        false => Ok(()),
+    }
+}
+
 impl Plan {
-    /// Pure: from what was recorded, the settings that are and would be in force, and how
-    /// much response times differ.
+    /// Pure: from what was recorded, the settings that are and would be in force, how much
+    /// response times differ, and what its limit group leaves to it.
     #[must_use]
     pub fn of(
         recorded: &[Passage],
         (current, proposed): (LimitSettings, LimitSettings),
-        spread: Option<Spread>,
+        (spread, group): (Option<Spread>, Option<Shared>),
         (since, until): (Timestamp, Timestamp),
     ) -> Self {
         // Of hours in which nothing came, nothing can be said, and a curve of them is
@@ -166,7 +205,7 @@ impl Plan {
         let first = recorded.iter().map(|one| one.due_at).min();
         let since = first.map_or(since, |first| since.max(whole_second(first)));
         let policy = proposed.policy().measured(spread);
-        let passages = replay(&policy, &arrivals(recorded), u32::MAX);
+        let passages = replay(&policy, group.as_ref(), &arrivals(recorded), u32::MAX);
         let (actual, replayed) = (summary(recorded), summary(&passages));
         let receiver = Receiver::of(recorded);
         let last = passages.iter().filter_map(|one| one.started_at).max();
@@ -264,7 +303,7 @@ mod tests {
             per_second: Some(10),
             ..LimitSettings::default()
         };
-        let plan = Plan::of(&recorded, (ten, ten), None, (since, until));
+        let plan = Plan::of(&recorded, (ten, ten), (None, None), (since, until));
         assert_eq!(
             plan.since,
             Timestamp::from_millis(0) + Duration::from_secs(began)
@@ -276,6 +315,9 @@ mod tests {
             u64::from(plan.actual_curve.step.as_secs() as u32)
         );
         // Of nothing it says nothing, of all that was asked for.
-        assert_eq!(Plan::of(&[], (ten, ten), None, (since, until)).since, since);
+        assert_eq!(
+            Plan::of(&[], (ten, ten), (None, None), (since, until)).since,
+            since
+        );
     }
 }

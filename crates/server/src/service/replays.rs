@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use domain::ids::{AttemptId, DestinationId, ReplayId};
-use domain::replay::{DEFAULT_SHARE, takes};
+use domain::replay::{DEFAULT_SHARE, Pace};
 use engine::ports::{DeadLetterFilter, Destination, NewReplay, Replay, ReplayProgress, Which};
 
 use super::{Service, ServiceError, rules};
@@ -134,16 +134,21 @@ impl Service {
         if filter.destination.is_some() && found.is_empty() {
             return Err(ServiceError::NotFound("destination"));
         }
-        let mut each: Vec<PreviewedReplay> = (found.into_iter())
-            .map(|destination| {
-                let dead_letters = counts.get(&destination.id).copied().unwrap_or(0);
-                PreviewedReplay {
-                    takes: takes(&destination.effective.policy(), share, dead_letters),
-                    destination,
-                    dead_letters,
-                }
-            })
-            .collect();
+        let mut each = Vec::with_capacity(found.len());
+        for destination in found {
+            let dead_letters = counts.get(&destination.id).copied().unwrap_or(0);
+            let group = self.group_of(&destination).await?;
+            let pace = Pace {
+                policy: &destination.effective.policy(),
+                group: group.as_ref().map(|group| &group.limits),
+                share,
+            };
+            each.push(PreviewedReplay {
+                takes: pace.takes(dead_letters),
+                destination,
+                dead_letters,
+            });
+        }
         each.sort_by_key(|one| Reverse(one.dead_letters));
         let longest = each.iter().map(|one| one.takes);
         let longest = longest.max_by_key(|takes| takes.unwrap_or(Duration::MAX));

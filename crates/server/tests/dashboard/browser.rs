@@ -3,7 +3,7 @@
 
 use fantoccini::Locator;
 use http::StatusCode;
-use serde_json::json;
+use serde_json::{Value, json};
 use server::receiver::Behaviour;
 use std::time::Duration;
 
@@ -404,6 +404,7 @@ async fn every_page_is_quiet_and_accessible() {
     site.flood(&orders, 4_000);
     site.flood(&paused, 40);
     describe(&site);
+    tell(&site);
     let browser = Browser::start().await;
     look(&site, &browser, "/dashboard").await;
     browser.until("h1", |text| text == "Sign in").await;
@@ -419,16 +420,12 @@ async fn every_page_is_quiet_and_accessible() {
     browser.fill("#per_second", "40").await;
     browser.click("#save").await;
     browser.until("#rate", |text| rate(text) >= 36).await;
-    let event = site.api(
-        "GET",
-        &format!("/v1/destinations/{orders}/attempts"),
-        json!({}),
-    );
-    let event = event["attempts"][0]["event_id"]
-        .as_str()
-        .unwrap()
-        .to_owned();
-    let pages = pages(&orders, &event);
+    let newest = |destination: &str| {
+        let list = format!("/v1/destinations/{destination}/attempts?limit=1");
+        site.api("GET", &list, json!({}))["attempts"][0].clone()
+    };
+    let (event, attempt) = (newest(&orders), newest(&invoices));
+    let pages = pages(&orders, &event["event_id"], &attempt["id"]);
     for (name, path, live) in &pages {
         look(&site, &browser, path).await;
         if *live {
@@ -463,6 +460,15 @@ fn describe(site: &Site) {
     site.api("POST", "/v1/event-types", refunded);
 }
 
+/// Somebody to be told of what does not happen here.
+fn tell(site: &Site) {
+    let address = json!({
+        "form": "slack", "address": "https://chat.example/hooks/T0/B0",
+        "event_types": ["outbox_rejected"], "every_seconds": 3_600,
+    });
+    site.api("POST", "/v1/notice-addresses", address);
+}
+
 /// The page that `paceline audit --output html` makes, without a server.
 async fn audit_as_a_file(site: &Site, browser: &Browser) {
     let file = site.audit();
@@ -479,7 +485,8 @@ async fn audit_as_a_file(site: &Site, browser: &Browser) {
 }
 
 /// All pages with something on them: their names, where they are, and which are live.
-fn pages(destination: &str, event: &str) -> Vec<(&'static str, String, bool)> {
+fn pages(destination: &str, event: &Value, attempt: &Value) -> Vec<(&'static str, String, bool)> {
+    let event = event.as_str().unwrap();
     let destination = format!("/dashboard/destinations/{destination}");
     vec![
         ("overview", "/dashboard".to_owned(), true),
@@ -490,6 +497,7 @@ fn pages(destination: &str, event: &str) -> Vec<(&'static str, String, bool)> {
         ("destination", destination, true),
         ("events", "/dashboard/events".to_owned(), false),
         ("event", format!("/dashboard/events/{event}"), false),
+        ("attempt", format!("/dashboard/attempts/{attempt}"), false),
         ("event-types", "/dashboard/event-types".to_owned(), false),
         (
             "event-type",

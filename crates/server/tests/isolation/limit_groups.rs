@@ -34,6 +34,20 @@ pub(crate) async fn a_group_is_joined_by_its_tenants_destinations_alone(world: &
     assert_eq!(refused.json["field"], "limit_group", "{refused:?}");
     let joined = call(world, ours, Method::PATCH, &path(ours), joins.clone()).await;
     assert_eq!(joined.json["limit_group"], "acme", "{joined:?}");
+    let compliance = format!("/v1/compliance?destination_id={}", ours.destination);
+    for path in ["/v1/compliance", &compliance] {
+        let report = call(world, ours, Method::GET, path, None).await.json;
+        let judged = report["limit_groups"].as_array().unwrap();
+        assert_eq!(judged.len(), 1, "{path}: {report}");
+        assert_eq!(judged[0]["name"], "acme");
+        // It is half a second younger than what can be judged.
+        assert_eq!(
+            (&judged[0]["compliant"], &report["compliant"]),
+            (&json!(true), &json!(true))
+        );
+    }
+    let report = call(world, theirs, Method::GET, "/v1/compliance", None).await;
+    assert_eq!(report.json["limit_groups"], json!([]), "{report:?}");
     // Theirs has its name, and its own limits and members.
     let nine = json!({"limits": {"per_hour": 9}});
     call(world, theirs, Method::PUT, group, Some(nine)).await;

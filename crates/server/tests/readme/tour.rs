@@ -144,9 +144,10 @@ fn the_tour_works_as_it_is_written() {
     let expected = [
         ("audit", 1),
         ("cargo", 1),
-        ("curl", 5),
+        ("curl", 4),
         ("destination create", 1),
         ("destination explain", 1),
+        ("destination secret", 1),
         ("event send", 1),
         ("event show", 1),
         ("plan", 1),

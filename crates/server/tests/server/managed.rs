@@ -151,6 +151,7 @@ fn wanted(per_second: u32) -> Wanted {
         url: "https://shop.example/hooks".to_owned(),
         event_types: vec!["order.created".to_owned()],
         filter: None,
+        limit_group: None,
         limits: LimitSettings {
             per_second: Some(per_second),
             ..LimitSettings::default()
@@ -239,6 +240,38 @@ async fn a_filter_is_as_wanted() {
     assert_eq!(kept().await, Some(Filter::kept(filter)));
     world.managed.change(&owner, id, &wanted(5)).await.unwrap();
     assert_eq!(kept().await, None);
+}
+
+/// Joined, kept, left; one that is not there is refused by the resource's field. What the
+/// destination is told to be possible is what both allow.
+#[tokio::test]
+async fn a_limit_group_is_as_wanted() {
+    let world = World::new();
+    let (owner, secret) = (owner("one"), secret("A"));
+    let member = Wanted {
+        limit_group: Some("acme".parse().unwrap()),
+        ..wanted(5)
+    };
+    let refused = world.managed.create(&owner, &member, &secret).await;
+    let Err(Refusal::Invalid(message)) = refused else {
+        panic!("{refused:?}");
+    };
+    assert!(message.starts_with("limitGroup: there is no"), "{message}");
+    let two = json!({"limits": {"per_second": 2}});
+    let path = "/v1/limit-groups/acme";
+    assert_eq!(world.call(Method::PUT, path, two).await.0, StatusCode::OK);
+    let created = world.managed.create(&owner, &member, &secret).await;
+    let id = created.unwrap();
+    let seen = async || {
+        let seen = world.managed.observe(&owner, id).await.unwrap();
+        let group = seen.limit_group.map(|name| name.to_string());
+        (group, seen.allowed_per_second.unwrap().round() as u32)
+    };
+    assert_eq!(seen().await, (Some("acme".to_owned()), 2));
+    world.managed.change(&owner, id, &member).await.unwrap();
+    assert_eq!(seen().await, (Some("acme".to_owned()), 2));
+    world.managed.change(&owner, id, &wanted(5)).await.unwrap();
+    assert_eq!(seen().await, (None, 5));
 }
 
 /// In the store when it answers, as by the API: schedulers read it there.

@@ -17,6 +17,7 @@ use domain::health::{BreakerSettings, FAILING_PERCENT, Health};
 use domain::ids::{AttemptId, DestinationId, EventId, SecretId, TenantId};
 use domain::limit_group::{GroupLimits, GroupName};
 use domain::policy::LimitSettings;
+use domain::response_headers::ResponseHeaders;
 use domain::smart::{Reason, SmartDelivery};
 use domain::time::Timestamp;
 use engine::ports::{
@@ -122,6 +123,7 @@ impl State {
                 status: None,
                 error: None,
                 response_body: None,
+                response_headers: ResponseHeaders::default(),
                 replay: None,
             });
         }

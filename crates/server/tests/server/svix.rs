@@ -304,7 +304,6 @@ fn is_of_a_first_run(report: &Value) {
     );
     for begin in [
         "order.paid: its schemas of versions 1",
-        "app_2shop: its rate limit, 50/s",
         "app_2shop: its metadata: plan",
         "ep_orders: its header Host: ",
         "ep_orders: its header Authorization: ",
@@ -314,7 +313,7 @@ fn is_of_a_first_run(report: &Value) {
     ] {
         is_left(report, begin);
     }
-    assert_eq!(left(report).len(), 8, "{:#?}", left(report));
+    assert_eq!(left(report).len(), 7, "{:#?}", left(report));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -357,6 +356,11 @@ async fn an_account_is_taken_over_once_however_often_it_is_imported() {
     assert_eq!(orders["name"], "Orders");
     assert_eq!(orders["event_types"], json!(["order.paid"]));
     assert_eq!(orders["limits"]["per_second"], 7);
+    let all = there["shop"].values();
+    let groups: Vec<_> = all.map(|one| &one["limit_group"]).collect();
+    assert_eq!(groups, vec!["application"; 4]);
+    let group = scene.json(&["limit-group", "show", "application", "--tenant", "shop"]);
+    assert_eq!(group["limits"]["per_second"], 50);
     assert_eq!(orders["headers"], json!(["x-env"]));
     assert_eq!(orders["state"], "active");
     for (name, state, types) in [

@@ -41,6 +41,8 @@ pub async fn a_dead_letter_says_why_when_and_what_was_answered(world: &BacklogWo
     assert_eq!(one.attempt.state, AttemptState::Failed);
     assert_eq!(one.attempt.status, Some(503));
     assert_eq!(one.attempt.response_body.as_deref(), Some("ok"));
+    let headers = one.attempt.response_headers.as_text();
+    assert_eq!(headers, Some("retry-after: 3\n"));
     let why = "the receiver answered 503";
     assert_eq!(one.attempt.error.as_deref(), Some(why));
     assert_eq!(Some(one.died_at), one.attempt.finished_at);

@@ -224,6 +224,28 @@ pub async fn a_paused_destination_replays_nothing(world: &BacklogWorld) {
     assert_eq!(world.advance().await, 1);
 }
 
+/// A second's worth of the group's limit at the share, where that is the lower one.
+pub async fn a_member_replays_no_faster_than_its_group_allows(world: &BacklogWorld) {
+    let of = world.destination().per_second(40).max_in_flight(100);
+    let of = of.create().await;
+    assert_eq!(world.die(of, 20).await.len(), 20);
+    let group = format!(
+        "insert into limit_groups (tenant_id, name, limit_per_second)
+        values ('{DEFAULT_TENANT}', 'slow', 8)"
+    );
+    world.sql(&group).await;
+    let joins = format!("update destinations set limit_group = 'slow' where id = '{of}'");
+    world.sql(&joins).await;
+    world.pass(Duration::from_millis(1_100)).await;
+    let id = world.replay_of(all_of(of), 0.5).await;
+    assert_eq!(world.advance().await, 4);
+    let leaves = format!("update destinations set limit_group = null where id = '{of}'");
+    world.sql(&leaves).await;
+    world.pass(Duration::from_millis(1_100)).await;
+    assert_eq!(world.advance().await, 16, "its own limit alone");
+    assert_eq!(world.replay(id).await.done, 20);
+}
+
 /// Cancelled: there is nobody to send to.
 pub async fn a_replay_of_a_destination_that_is_gone_ends(world: &BacklogWorld) {
     let of = world.destination().unlimited().create().await;

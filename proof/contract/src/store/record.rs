@@ -61,6 +61,7 @@ pub async fn a_success_is_final(world: &World) {
         (Some(200), None)
     );
     assert_eq!(attempt.response_body.as_deref(), Some("ok"));
+    assert_eq!(attempt.response_headers.as_text(), Some("retry-after: 3\n"));
     assert!(!attempt.dead_letter);
     assert_eq!(world.store.fleet().await.unwrap().outstanding, 0);
 }
@@ -185,6 +186,8 @@ pub async fn a_late_success_overwrites_unknown_and_cancels_the_retry(world: &Wor
         .await;
     let cancelled = [AttemptState::Succeeded, AttemptState::Cancelled];
     assert_eq!(world.states(destination).await, cancelled);
+    let learned = &world.attempts(destination).await[0];
+    assert_eq!(learned.response_headers.as_text(), Some("retry-after: 3\n"));
     assert_eq!(world.admit(destination).await, []);
 
     let (worker, destination, permit) = one_unknown(world).await;

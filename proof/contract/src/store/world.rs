@@ -17,6 +17,7 @@ use domain::limit::{Count, Shape};
 use domain::limit_group::GroupName;
 use domain::permit::Permit;
 use domain::policy::LimitSettings;
+use domain::response_headers::ResponseHeaders;
 use domain::share::Room;
 use domain::time::Timestamp;
 use uuid::Uuid;
@@ -265,6 +266,10 @@ impl World {
             status: Some(if succeeded { 200 } else { 503 }),
             error: (!succeeded).then(|| "the receiver answered 503".into()),
             response_body: Bytes::from_static(b"ok"),
+            response_headers: ResponseHeaders::kept(
+                (200, b"ok"),
+                [("retry-after", b"3".as_slice())],
+            ),
             next,
             signal: Signal::default(),
             speaks: Speaks::ForRequest,

@@ -8,6 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use domain::ids::{AttemptId, DestinationId, EventId};
+use domain::response_headers::ResponseHeaders;
 use domain::signals::RawSignals;
 use engine::ports::{FirstByte, Prepared, Request, Response, SendError, Sender, Target};
 use tokio::time::{Instant, sleep};
@@ -212,6 +213,7 @@ impl Prepared for Connection {
                             .or(signals.retry_after),
                         ..signals
                     },
+                    headers: ResponseHeaders::default(),
                     body,
                     elapsed: after,
                 };

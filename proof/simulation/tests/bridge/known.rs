@@ -187,6 +187,7 @@ fn outcome(permit: &Permit, kind: usize) -> Outcome {
         status: Some(if failed { 500 } else { 200 }),
         error: failed.then(|| "it said so".into()),
         response_body: Bytes::new(),
+        response_headers: domain::response_headers::ResponseHeaders::default(),
         next,
         signal: domain::health::Signal::default(),
         speaks: engine::ports::Speaks::ForRequest,

@@ -7,6 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use domain::ids::AttemptId;
+use domain::response_headers::ResponseHeaders;
 use domain::signals::RawSignals;
 use engine::ports::{FirstByte, Prepared, Request, Response, SendError, Sender, Target};
 
@@ -68,6 +69,7 @@ pub(crate) fn answer(status: u16) -> Response {
     Response {
         status,
         signals: RawSignals::default(),
+        headers: ResponseHeaders::kept((status, b"thanks"), [("server", b"fake".as_slice())]),
         body: Bytes::from_static(b"thanks"),
         elapsed: ms(1),
     }

@@ -143,6 +143,13 @@ fn hosted(token: &str) -> String {
     }
 }
 
+/// Whose destinations the endpoints of an application become.
+struct Owner {
+    tenant: Tenant,
+    /// They share a limit.
+    has_group: bool,
+}
+
 struct Import {
     svix: Svix,
     target: Target,
@@ -169,45 +176,50 @@ impl Import {
     }
 
     async fn application(&mut self, application: &Application) {
-        let endpoints = match self.tenant(application).await {
-            Ok(tenant) => self
-                .svix
-                .endpoints(&application.id)
-                .await
-                .map(|all| (tenant, all)),
-            Err(error) => Err(error),
-        };
-        let (tenant, endpoints) = match endpoints {
+        let (owner, endpoints) = match self.owner(application).await {
             Ok(found) => found,
             Err(error) => return self.report.failed(&application.id, &error),
         };
         for endpoint in endpoints {
-            if let Err(error) = self.endpoint(application, &tenant, &endpoint).await {
+            if let Err(error) = self.endpoint(application, &owner, &endpoint).await {
                 self.report.failed(&endpoint.id, &error);
             }
         }
     }
 
-    async fn tenant(&mut self, application: &Application) -> anyhow::Result<Tenant> {
-        let planned = planned::Tenant::of(application)?;
+    /// Its tenant, the limit group of its endpoints, and these.
+    async fn owner(&mut self, application: &Application) -> anyhow::Result<(Owner, Vec<Endpoint>)> {
+        let id = application.id.as_str();
+        let mut planned = planned::Tenant::of(application)?;
         let (tenant, done) = self.target.tenant(&planned).await?;
         let called = planned.external_id.as_str();
-        self.report
-            .written(Kind::Tenant, (&application.id, called), done);
-        self.report.left(&application.id, planned.left);
-        Ok(tenant)
+        self.report.written(Kind::Tenant, (id, called), done);
+        let endpoints = self.svix.endpoints(id).await?;
+        let group = planned.group(endpoints.len());
+        self.report.left(id, planned.left);
+        if let Some(limits) = group {
+            let done = self.target.group(&tenant, limits).await?;
+            let at = (id, planned::GROUP);
+            self.report.written(Kind::LimitGroup, at, done);
+        }
+        let owner = Owner {
+            tenant,
+            has_group: group.is_some(),
+        };
+        Ok((owner, endpoints))
     }
 
     async fn endpoint(
         &mut self,
         application: &Application,
-        tenant: &Tenant,
+        Owner { tenant, has_group }: &Owner,
         endpoint: &Endpoint,
     ) -> anyhow::Result<()> {
         let at = (application.id.as_str(), endpoint.id.as_str());
         let headers = self.svix.headers(at).await?;
         let transformed = self.svix.is_transformed(at).await?;
         let mut planned = planned::Destination::of(endpoint, headers, transformed)?;
+        planned.in_group = *has_group;
         let there = self.target.find(tenant, &planned.external_id).await?;
         let done = match &there {
             Some(there) => self.target.update(tenant, there, &mut planned).await?,

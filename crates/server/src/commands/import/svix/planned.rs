@@ -7,6 +7,7 @@ use anyhow::Context;
 use domain::event_types::{MAX_DESCRIPTION_BYTES, example_problem, schema_problem};
 use domain::external_id::ExternalId;
 use domain::header::CustomHeaders;
+use domain::limit_group::{GroupLimits, MAX_MEMBERS};
 use domain::signature::SigningSecret;
 use serde_json::Value;
 use zeroize::Zeroizing;
@@ -14,6 +15,9 @@ use zeroize::Zeroizing;
 use super::source::{Application, Endpoint, EventType, Headers};
 use crate::hidden::Hidden;
 use crate::service::rules::MAX_NAME_BYTES;
+
+/// What the limit group of an application's endpoints is called.
+pub(super) const GROUP: &str = "application";
 
 /// Every type.
 const ALL_TYPES: &str = "*";
@@ -29,6 +33,8 @@ const PUBLIC_PREFIX: &str = "whpk_";
 pub(super) struct Tenant {
     pub(super) external_id: ExternalId,
     pub(super) name: String,
+    /// What its endpoints may be sent together.
+    pub(super) per_second: Option<u32>,
     /// What is not taken over.
     pub(super) left: Vec<String>,
 }
@@ -37,11 +43,7 @@ impl Tenant {
     pub(super) fn of(application: &Application) -> anyhow::Result<Self> {
         let mut left = Vec::new();
         let external_id = called(&application.id, application.uid.as_deref(), &mut left)?;
-        if let Some(rate) = application.throttle_rate.or(application.rate_limit) {
-            left.push(format!(
-                "its rate limit, {rate}/s: limits are those of destinations and tiers"
-            ));
-        }
+        let rate = application.throttle_rate.or(application.rate_limit);
         left.extend(metadata(application.metadata.keys()));
         let name = for_people(&application.name);
         Ok(Self {
@@ -51,8 +53,29 @@ impl Tenant {
                 _ => name,
             },
             external_id,
+            // A limit of nothing is none there, and a pause here.
+            per_second: rate.filter(|rate| *rate > 0),
             left,
         })
+    }
+
+    /// What all of its endpoints, so many, may have together: a limit group of theirs.
+    pub(super) fn group(&mut self, endpoints: usize) -> Option<GroupLimits> {
+        let rate = self.per_second?;
+        let limits = GroupLimits {
+            per_second: Some(rate),
+            ..GroupLimits::default()
+        };
+        let problem = match limits.validate() {
+            Err(problem) => problem.problem,
+            Ok(()) if endpoints > MAX_MEMBERS as usize => {
+                format!("it has {endpoints} endpoints, and a limit group at most {MAX_MEMBERS}")
+            }
+            Ok(()) => return Some(limits),
+        };
+        self.left
+            .push(format!("its rate limit, {rate}/s: {problem}"));
+        None
     }
 }
 
@@ -65,6 +88,8 @@ pub(super) struct Destination {
     /// In their order, each once.
     pub(super) event_types: Vec<String>,
     pub(super) per_second: Option<u32>,
+    /// It shares the limit of its application.
+    pub(super) in_group: bool,
     /// It is at Svix.
     pub(super) disabled: bool,
     /// It would get what it does not get from Svix: somebody has to look first.
@@ -103,6 +128,7 @@ impl Destination {
             },
             // A limit of nothing is none there, and a pause here.
             per_second: (endpoint.throttle_rate.or(endpoint.rate_limit)).filter(|rate| *rate > 0),
+            in_group: false,
             disabled: endpoint.disabled == Some(true),
             differs: transformed || !channels.is_empty(),
             headers: allowed(headers, &mut left),
@@ -313,6 +339,25 @@ mod tests {
             assert_eq!(planned.per_second, per_second);
             assert_eq!(planned.event_types, ["a.b", "b"]);
         }
+    }
+
+    #[test]
+    fn the_limit_of_an_application_is_a_group_where_a_group_can_have_it() {
+        let group = |rate: Option<u32>, endpoints| {
+            let application = Application {
+                id: "app_1".to_owned(),
+                rate_limit: rate,
+                ..Application::default()
+            };
+            let mut planned = Tenant::of(&application).unwrap();
+            let group = planned.group(endpoints);
+            (group.and_then(|group| group.per_second), planned.left.len())
+        };
+        assert_eq!(group(Some(50), 100), (Some(50), 0));
+        assert_eq!(group(Some(50), 101), (None, 1));
+        assert_eq!(group(Some(2_001), 1), (None, 1));
+        assert_eq!(group(Some(0), 1), (None, 0));
+        assert_eq!(group(None, 1), (None, 0));
     }
 
     #[test]

@@ -10,6 +10,7 @@ use crate::output::{self, Format};
 pub(super) enum Kind {
     EventType,
     Tenant,
+    LimitGroup,
     Destination,
 }
 
@@ -51,10 +52,18 @@ struct Failed {
 }
 
 impl Kind {
+    const ALL: [Self; 4] = [
+        Self::EventType,
+        Self::Tenant,
+        Self::LimitGroup,
+        Self::Destination,
+    ];
+
     const fn word(self) -> &'static str {
         match self {
             Self::EventType => "event type",
             Self::Tenant => "tenant",
+            Self::LimitGroup => "limit group",
             Self::Destination => "destination",
         }
     }
@@ -130,7 +139,7 @@ impl Report {
                 output::line(&format!("{}\n", output::table(header, rows)))?;
             }
         }
-        for kind in [Kind::EventType, Kind::Tenant, Kind::Destination] {
+        for kind in Kind::ALL {
             output::line(&self.counted(kind))?;
         }
         output::line(&format!(

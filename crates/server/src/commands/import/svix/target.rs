@@ -7,6 +7,7 @@ use anyhow::bail;
 use domain::destination::DestinationState;
 use domain::event_types::name_problem;
 use domain::external_id::ExternalId;
+use domain::limit_group::{GroupLimits, GroupName};
 use http::Method;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
@@ -16,6 +17,8 @@ use super::planned;
 use super::report::Done;
 use crate::api::destinations::Destination;
 use crate::api::event_types::EventType;
+use crate::api::limit_groups::LimitGroup;
+use crate::api::limits::Limits;
 use crate::api::tenants;
 use crate::client::{Client, patiently};
 use crate::commands::event_type;
@@ -86,6 +89,37 @@ impl Target {
             let _changed: Value = self.send(&self.client, Method::PATCH, &path, &body).await?;
         }
         Ok((tenant, Done::Updated))
+    }
+
+    /// Creates the group of an application's endpoints, or brings its rate up to date: other
+    /// limits of it stay as they are set here.
+    pub(super) async fn group(
+        &self,
+        tenant: &Tenant,
+        planned: GroupLimits,
+    ) -> anyhow::Result<Done> {
+        let Tenant(Some(tenant)) = tenant else {
+            return Ok(Done::Created);
+        };
+        let client = self.client.acting_for(*tenant);
+        let path = format!("/v1/limit-groups/{}", planned::GROUP);
+        let found: Option<LimitGroup> = patiently(async || client.find(&path).await).await?;
+        let done = match &found {
+            None => Done::Created,
+            Some(there) if there.limits.per_second == planned.per_second => {
+                return Ok(Done::Unchanged);
+            }
+            Some(_) => Done::Updated,
+        };
+        if !self.dry_run {
+            let limits = Limits {
+                per_second: planned.per_second,
+                ..found.map(|there| there.limits).unwrap_or_default()
+            };
+            let body = json!({ "limits": limits });
+            let _put: Value = self.send(&client, Method::PUT, &path, &body).await?;
+        }
+        Ok(done)
     }
 
     /// What a tenant calls so.
@@ -213,6 +247,9 @@ fn settings(planned: &planned::Destination) -> Map<String, Value> {
     if let Some(rate) = planned.per_second {
         settings.insert("limits".to_owned(), json!({"per_second": rate}));
     }
+    if planned.in_group {
+        settings.insert("limit_group".to_owned(), planned::GROUP.into());
+    }
     settings
 }
 
@@ -225,8 +262,16 @@ fn changes(there: &Destination, planned: &mut planned::Destination) -> Map<Strin
         "url" => *wanted != there.url,
         "name" => *wanted != there.name,
         "event_types" => planned.event_types != types,
+        // Another one was chosen here.
+        "limit_group" => there.limit_group.is_none(),
         _ => planned.per_second != there.limits.per_second,
     });
+    let other = there.limit_group.as_ref().map(GroupName::as_str);
+    if let Some(other) = other.filter(|name| planned.in_group && *name != planned::GROUP) {
+        planned.left.push(format!(
+            "that it shares its application's rate limit: it is in the limit group {other} here"
+        ));
+    }
     let is_disabled = there.state == DestinationState::Disabled;
     // One without types was created, and the run ended before it was disabled.
     let is_half_made = planned.differs && there.event_types.is_empty();
