@@ -100,6 +100,7 @@ fn timing(for_later: &ForLater, to: DestinationId, now: Timestamp) -> Timing {
     Timing {
         deliver_at: (!by.is_zero()).then(|| now + *by),
         expires_at: lives.map(|lives| now + *by + lives),
+        ..Timing::default()
     }
 }
 
