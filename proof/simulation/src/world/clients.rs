@@ -52,7 +52,10 @@ impl World<'_> {
                 note_left(events - next);
                 let end = events.min(next + at_once);
                 let event = |n, tried| {
-                    let timing = timing(&for_later, to, store.now());
+                    let timing = Timing {
+                        urgent: is_urgent(operation, n),
+                        ..timing(&for_later, to, store.now())
+                    };
                     let event = NewEvent {
                         timing,
                         ..event(operation, n, tried, to)
@@ -89,6 +92,11 @@ impl World<'_> {
         for_later.insert(destination(*to), (by, lives));
         self.parts.around.counts.note("events for later");
     }
+}
+
+/// Every other event of some clients, whichever they are and however often it is handed in.
+const fn is_urgent(operation: u32, number: u32) -> bool {
+    operation.is_multiple_of(3) && number.is_multiple_of(2)
 }
 
 /// When an event that is handed in now is for, and until when.
