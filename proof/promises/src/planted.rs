@@ -232,7 +232,10 @@ fn admission_keeps_its_order() {
     tells_lies_from(
         "each_lane_gets_its_share",
         each_lane_gets_its_share((4, 1)),
-        [each_lane_gets_its_share((4, 0)), each_lane_gets_its_share((2, 2))],
+        [
+            each_lane_gets_its_share((4, 0)),
+            each_lane_gets_its_share((2, 2)),
+        ],
     );
     tells_lies_from(
         "a_lease_is_exclusive",

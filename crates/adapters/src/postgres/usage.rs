@@ -530,6 +530,7 @@ fn reading(row: Row, question: &Question<'_>, scope: &Scope, now: Timestamp) -> 
     };
     let backlog = Backlog {
         due: u32::try_from(due.waiting.len()).unwrap_or(u32::MAX),
+        urgent: u32::try_from(row.urgent_ids.len()).unwrap_or(u32::MAX),
         next_due: next_due(times, some_are_too_old, now),
     };
     Reading {

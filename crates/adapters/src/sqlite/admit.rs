@@ -200,7 +200,7 @@ impl Read {
             },
             batch: row.batch,
         };
-        let (due, next_due) = read_backlog(tx, now, &asked)?;
+        let (due, backlog) = read_backlog(tx, now, &asked)?;
         let republished = match run.republish {
             true => republished(tx, now, run.destination, &key)?,
             false => Vec::new(),
@@ -215,7 +215,8 @@ impl Read {
             last_permit: PermitNumber(row.last_permit),
             usage,
             due,
-            next_due,
+            urgent: backlog.urgent,
+            next_due: backlog.next_due,
         };
         Ok(Some(Self {
             candidate,
@@ -388,12 +389,12 @@ struct Asked<'a> {
 }
 
 /// What is due and not too old, in the order in which it goes: where requests
-/// are batches, what opens them.
+/// are batches, what opens them. And what waits, in figures.
 fn read_backlog(
     tx: &Transaction<'_>,
     now: Timestamp,
     asked: &Asked<'_>,
-) -> Result<(Vec<AttemptId>, Option<Timestamp>), Fault> {
+) -> Result<(Vec<AttemptId>, Backlog), Fault> {
     let destination = asked.destination;
     let limit = (asked.batch).map_or(asked.most, |rules| rules.read_ahead(asked.most));
     let (mut some_expired, mut cut) = (false, false);
@@ -417,6 +418,7 @@ fn read_backlog(
         firsts: read(FIRST_ATTEMPTS)?,
         others: read(DUE)?,
     };
+    let urgent = lanes.urgent.len();
     let (due, next_batch) = match asked.batch {
         Some(rules) => batched(tx, now, asked, &rules, (lanes, cut))?,
         None => {
@@ -429,7 +431,13 @@ fn read_backlog(
         time(row, 0)
     })?;
     let times = waits_until.into_iter().chain(next_batch);
-    Ok((due, next_due(times, some_expired, now)))
+    let counted = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+    let backlog = Backlog {
+        due: counted(due.len()),
+        urgent: counted(urgent),
+        next_due: next_due(times, some_expired, now),
+    };
+    Ok((due, backlog))
 }
 
 type InLine = Vec<(AttemptId, batch::Waiting)>;

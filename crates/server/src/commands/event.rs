@@ -260,9 +260,10 @@ fn bounded(mut input: impl Read) -> anyhow::Result<Vec<u8>> {
 
 fn print(event: &Event) -> anyhow::Result<()> {
     output::line(&format!(
-        "{}  {}  {} bytes of {}  accepted {}",
+        "{}  {}{}  {} bytes of {}  accepted {}",
         event.id,
         event.event_type.as_deref().unwrap_or("(no type)"),
+        if event.urgent { "  urgent" } else { "" },
         event.payload_bytes,
         event.content_type,
         event.created_at,
