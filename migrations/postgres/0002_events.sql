@@ -66,6 +66,8 @@ create table events (
     trace text,
     -- For the one destination that it named, and not for those that subscribe.
     directed boolean not null default false,
+    -- Its first attempts go before those of other events, and so does what is sent again.
+    urgent boolean not null default false,
     -- The ids of its first attempts, one for each destination: `deliveries_of` finds by them
     -- what is owed of it. Whoever writes an event and its attempts by hand writes them too:
     -- its page does not show the attempts else, and its payload may go before they do.

@@ -60,7 +60,7 @@ create table attempts (
     try_number integer not null default 1,
     state text not null default 'waiting',
     -- Null: a first attempt that was never admitted. Else when a retry is due,
-    -- or the creation of one whose permit was returned.
+    -- or the creation of one that is urgent, or whose permit was returned.
     due_at timestamptz,
     permit bigint,
     epoch bigint,
@@ -74,6 +74,8 @@ create table attempts (
     crowded boolean not null default false,
     -- Where it is counted when it is over: at the end of its answer.
     by_response boolean not null default false,
+    -- It is in the urgent lane, with `due_at`: a first attempt of an urgent event.
+    urgent boolean not null default false,
     worker_id uuid,
     created_at timestamptz not null default clock_timestamp(),
     admitted_at timestamptz,
@@ -148,14 +150,16 @@ alter table deliveries
 -- what waits. No index says `state`, or anything else that a claim sets: a claim writes none.
 alter table deliveries add primary key (id);
 -- What waits: first attempts in the order that a cursor reads, and the others by when they
--- are due.
+-- are due, those of the urgent lane before all that is not. That lane is in the index of the
+-- others and not in one of its own: a first attempt that is not urgent writes no entry more,
+-- and whoever asks for all that waits asks no third index.
 --
 -- `id + 0`, here and below: a statement that asks for it in this order cannot
 -- be planned as a walk along the primary key, which looks cheap to a planner
 -- whose statistics know few destinations, and reads everybody's backlog.
 create index deliveries_first on deliveries (destination_id, (id + 0))
     where permit is null and due_at is null;
-create index deliveries_due on deliveries (destination_id, due_at, id)
+create index deliveries_due on deliveries (destination_id, urgent desc, due_at, id)
     where permit is null and due_at is not null;
 -- For whoever reads a backlog page by page, which is by id.
 create index deliveries_due_by_id on deliveries (destination_id, (id + 0))

@@ -271,11 +271,12 @@ begin
         )
         insert into ledger (
             id, event_id, destination_id, tenant_id, try_number, due_at, created_at,
-            admitted_at, tries_before, expires_at, replay_id, payload_bytes, batch_limit, state
+            admitted_at, tries_before, expires_at, replay_id, payload_bytes, batch_limit, urgent,
+            state
         )
         select id, event_id, destination_id, tenant_id, try_number, due_at, created_at,
             admitted_at, tries_before, expires_at, replay_id, payload_bytes, batch_limit,
-            'cancelled'
+            urgent, 'cancelled'
         from gone;
         update deliveries a
         set state = 'waiting', due_at = coalesce(a.due_at, a.created_at),

@@ -20,6 +20,8 @@ create table outbox (
     -- Not sent before this, and not admitted from then on; null for at once, and never.
     deliver_at timestamptz,
     expires_at timestamptz,
+    -- Its first attempts go before those of other events.
+    urgent boolean default false,
     created_at timestamptz default clock_timestamp(),
     lane smallint not null generated always as ((uuid_hash(coalesce(
         destination_id, tenant_id, '00000000-0000-0000-0000-000000000001'
@@ -51,6 +53,7 @@ create table outbox_rejected (
     payload_bytes bytea,
     deliver_at timestamptz,
     expires_at timestamptz,
+    urgent boolean,
     created_at timestamptz,
     reason text not null,
     rejected_at timestamptz not null default clock_timestamp()
@@ -88,7 +91,7 @@ begin
     create schema if not exists paceline;
     create view paceline.outbox as
         select position, event_id, tenant_id, destination_id, event_type, content_type, payload,
-            payload_bytes, deliver_at, expires_at, created_at
+            payload_bytes, deliver_at, expires_at, urgent, created_at
         from outbox;
     create view paceline.outbox_rejected as select * from outbox_rejected;
 exception

@@ -11,7 +11,9 @@ create table events (
     -- traces. Whoever reads the column takes what is malformed for none.
     trace text,
     -- For the one destination that it named, and not for those that subscribe.
-    directed integer not null default 0
+    directed integer not null default 0,
+    -- Its first attempts go before those of other events, and so does what is sent again.
+    urgent integer not null default 0
 ) strict;
 
 -- For people who search: a tenant's events, the newest first, and no other's.

@@ -25,7 +25,7 @@ create table deliveries (
         constraint deliveries_check_state
         check (state = 'waiting' or state = 'admitted' or state = 'started'),
     -- Null: a first attempt that was never admitted. Else when a retry is due,
-    -- or the creation of one whose permit was returned.
+    -- or the creation of one that is urgent, or whose permit was returned.
     due_at integer,
     permit integer,
     epoch integer,
@@ -64,6 +64,8 @@ create table deliveries (
     -- The largest batch that it may be in; null is the destination's own.
     -- Halved when a batch is split; 1 goes alone.
     batch_limit integer,
+    -- It is in the urgent lane, with `due_at`: a first attempt of an urgent event.
+    urgent integer not null default 0,
     constraint deliveries_check_permit check ((permit is null) = (state = 'waiting')),
     constraint deliveries_check_admitted check (
         state <> 'admitted'
@@ -76,8 +78,9 @@ create table deliveries (
 ) strict;
 
 -- First attempts are in line in memory, by their ids: an index would scatter them (see
--- lines.rs). The others are here by when they are due; what has a permit leaves it.
-create index deliveries_due on deliveries (destination_id, due_at, id)
+-- lines.rs). The others are here by when they are due, those of the urgent lane before all
+-- that is not; what has a permit leaves it.
+create index deliveries_due on deliveries (destination_id, urgent desc, due_at, id)
     where permit is null and due_at is not null;
 -- What has a permit or is under way, the latter by its start. A run counts it, and its
 -- starts, from the key alone. Whoever looks for what nobody came back for reads all of it,
@@ -138,6 +141,7 @@ create table ledger (
     carried_by integer,
     batch_size integer,
     batch_limit integer,
+    urgent integer not null default 0,
     constraint ledger_check_started_at check (
         (started_at is null) = (state in ('cancelled', 'expired'))
     ),
@@ -174,14 +178,14 @@ select id, event_id, destination_id, tenant_id, try_number, state, due_at, permi
     worker_id, created_at, admitted_at, claimed_at, started_at, finished_at, counted_at,
     delivery_latency, status, error, response_body, response_headers, dead_letter,
     tries_before, expires_at, replay_id, replayed_at, payload_bytes, carried_by, batch_size,
-    batch_limit
+    batch_limit, urgent
 from ledger
 union all
 select id, event_id, destination_id, tenant_id, try_number, state, due_at, permit, epoch,
     not_before, deadline, coarse, 0, crowded, by_response, worker_id, created_at,
     admitted_at, claimed_at, started_at, null, null, null, null, null, null, null, 0,
     tries_before, expires_at, replay_id, null, payload_bytes, carried_by, batch_size,
-    batch_limit
+    batch_limit, urgent
 from deliveries;
 
 -- ---------------------------------------------------------------------------
@@ -260,14 +264,14 @@ select id, event_id, destination_id, tenant_id, try_number, state, due_at, permi
     worker_id, created_at, admitted_at, claimed_at, started_at, finished_at, counted_at,
     delivery_latency, status, error, response_body, response_headers, dead_letter,
     tries_before, expires_at, replay_id, replayed_at, payload_bytes, carried_by, batch_size,
-    batch_limit
+    batch_limit, urgent
 from ledger where started_at is not null
 union all
 select id, event_id, destination_id, tenant_id, try_number, state, due_at, permit, epoch,
     not_before, deadline, coarse, 0, crowded, by_response, worker_id, created_at,
     admitted_at, claimed_at, started_at, null, null, null, null, null, null, null, 0,
     tries_before, expires_at, replay_id, null, payload_bytes, carried_by, batch_size,
-    batch_limit
+    batch_limit, urgent
 from deliveries where permit is not null and state = 'started';
 
 -- Where first attempts wait is not known here, so whoever has none any more is drained.

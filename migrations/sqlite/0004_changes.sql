@@ -224,10 +224,10 @@ begin
     -- one would read the destination's whole backlog under the lock.
     insert into ledger (
         id, event_id, destination_id, tenant_id, try_number, due_at, created_at, admitted_at,
-        tries_before, expires_at, replay_id, payload_bytes, batch_limit, state
+        tries_before, expires_at, replay_id, payload_bytes, batch_limit, urgent, state
     )
     select id, event_id, destination_id, tenant_id, try_number, due_at, created_at, admitted_at,
-        tries_before, expires_at, replay_id, payload_bytes, batch_limit, 'cancelled'
+        tries_before, expires_at, replay_id, payload_bytes, batch_limit, urgent, 'cancelled'
     from deliveries indexed by deliveries_held
     where new.revokes and new.deleted_at is not null and destination_id = new.destination_id
         and state = 'admitted' and permit is not null and carried_by is null;

@@ -10,9 +10,11 @@ use std::time::Duration;
 use adapters::sqlite::{SqliteStore, system_clock};
 use contract::store::{Backdoor, World};
 use domain::attempt::{AttemptState, OutcomeKind};
-use domain::ids::DestinationId;
+use domain::event::{NewEvent, Timing};
+use domain::ids::{DestinationId, EventId};
 use domain::limit::{Count, Period, Shape};
 use domain::margin;
+use domain::permit::Permit;
 use domain::policy::LimitSettings;
 use domain::retention::{Kept, Retention};
 use domain::share::Room;
@@ -264,6 +266,50 @@ async fn a_reopened_file_has_everything() {
     world.pass(Duration::from_secs(1)).await;
     let more = world.admit(destination).await;
     assert!(more[0].number > permits[2].number);
+}
+
+/// Whoever opens the file finds both lanes, each in its order, and what had permits.
+#[tokio::test]
+async fn a_reopened_file_has_both_lanes() {
+    let place = Place::new();
+    let path = place.file("paceline.db");
+    let world = open(&path);
+    let of = world.destination().unlimited().max_in_flight(8);
+    let of = of.create().await;
+    let normal = world.accept(of, 10).await;
+    let timing = Timing {
+        urgent: true,
+        ..Timing::default()
+    };
+    let mut urgent = Vec::new();
+    for _ in 0..10 {
+        let event = NewEvent {
+            timing,
+            ..world.event(of)
+        };
+        urgent.push(event.id);
+        world.store.accept_events(&[event]).await.unwrap();
+    }
+    let given = world.admit(of).await;
+    drop(world);
+
+    let world = open(&path);
+    assert_eq!(world.readmit(of).await, given);
+    let worker = world.worker().await;
+    world.start(worker, &given).await;
+    world.finish(worker, &given).await;
+    let given = [given, world.admit(of).await].concat();
+    let attempts = world.attempts(of).await;
+    let of_lane = |lane: &[EventId]| -> Vec<EventId> {
+        let event = |permit: &Permit| {
+            let found = attempts.iter().find(|one| one.id == permit.attempt);
+            found.unwrap().event
+        };
+        let events = given.iter().map(event);
+        events.filter(|event| lane.contains(event)).collect()
+    };
+    assert_eq!(of_lane(&normal), normal[..6]);
+    assert_eq!(of_lane(&urgent), urgent);
 }
 
 /// The files as they are while the store runs, with no checkpoint and no

@@ -222,7 +222,7 @@ pub fn newest_claims(policy: &Policy, recount: bool) -> Option<Newest> {
 /// let started = |ms| Timestamp::from_millis(ms);
 /// // Two of three have started within the last second, five wait.
 /// let usage = Usage { starts: vec![started(9_700), started(9_100)], ..Usage::default() };
-/// let backlog = Backlog { due: 5, next_due: None };
+/// let backlog = Backlog { due: 5, urgent: 0, next_due: None };
 /// let decision = admit(&policy, &usage, &backlog, 1_000, now);
 /// let slots: Vec<_> = decision.slots.iter().map(|slot| slot.not_before).collect();
 /// // One at once; the next when the start of 9.1 s leaves the window.

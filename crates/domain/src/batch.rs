@@ -26,6 +26,7 @@ pub use openings::{LOOK_WHEN_CUT, Leader, Lines, Openings, Waiting, openings};
 pub use request::{CONTENT_TYPE, Item, body, id};
 
 use crate::policy::InvalidSettings;
+use crate::turns::Lane;
 
 /// The most events in one request.
 pub const MAX_EVENTS: u32 = 500;
@@ -131,6 +132,8 @@ impl BatchRules {
 /// Whose turn it is to fill a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Line {
+    /// What is in the urgent lane.
+    Urgent,
     /// First attempts that were never admitted, by their ids.
     Firsts,
     /// What is due and in no class, by when it is.
@@ -140,13 +143,25 @@ pub enum Line {
 }
 
 impl Line {
-    /// From which lines a leader's batch is filled, one after the other.
+    /// From which lines a leader's batch is filled, one after the other. What is urgent goes
+    /// with its like alone: a batch is answered as a whole, and as late as its slowest event.
     #[must_use]
-    pub const fn of(first: bool, limit: Option<u32>) -> [Option<Self>; 2] {
-        match (limit, first) {
+    pub const fn of(lane: Lane, limit: Option<u32>) -> [Option<Self>; 2] {
+        match (limit, lane) {
             (Some(limit), _) => [Some(Self::Class(limit)), None],
-            (None, true) => [Some(Self::Firsts), Some(Self::Due)],
-            (None, false) => [Some(Self::Due), Some(Self::Firsts)],
+            (None, Lane::Urgent) => [Some(Self::Urgent), None],
+            (None, Lane::First) => [Some(Self::Firsts), Some(Self::Due)],
+            (None, Lane::Other) => [Some(Self::Due), Some(Self::Firsts)],
+        }
+    }
+
+    /// The lane that it is a part of.
+    #[must_use]
+    pub const fn lane(self) -> Lane {
+        match self {
+            Self::Urgent => Lane::Urgent,
+            Self::Firsts => Lane::First,
+            Self::Due | Self::Class(_) => Lane::Other,
         }
     }
 }

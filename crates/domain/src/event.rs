@@ -171,13 +171,16 @@ pub struct NewEvent {
 /// of a backlog.
 pub const MAX_DELIVER_AHEAD: Duration = Duration::from_secs(30 * 24 * 3_600);
 
-/// When an event may be sent: unless it says otherwise, from its acceptance on.
+/// When an event may be sent: unless it says otherwise, from its acceptance on, and in the
+/// order in which events came.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Timing {
     /// Not before this.
     pub deliver_at: Option<Timestamp>,
     /// Not admitted from this time on, nor from the destination's `max_age` after it is due.
     pub expires_at: Option<Timestamp>,
+    /// Its first attempts go before those of other events; see [`crate::turns`].
+    pub urgent: bool,
 }
 
 impl Timing {
@@ -190,7 +193,7 @@ impl Timing {
     /// let now = Timestamp::from_millis(1_000);
     /// let at = |ms| Some(Timestamp::from_millis(ms));
     /// let problem = |deliver_at, expires_at| {
-    ///     let timing = Timing { deliver_at, expires_at };
+    ///     let timing = Timing { deliver_at, expires_at, urgent: false };
     ///     timing.problem(now).map(|(field, _)| field)
     /// };
     /// assert_eq!(problem(None, None), None);
@@ -229,7 +232,7 @@ impl Timing {
     /// use domain::time::Timestamp;
     ///
     /// let at = |ms| Some(Timestamp::from_millis(ms));
-    /// let timing = Timing { deliver_at: at(2_000), expires_at: at(9_000) };
+    /// let timing = Timing { deliver_at: at(2_000), expires_at: at(9_000), urgent: false };
     /// let until = |max_age| timing.ends_at(max_age, Timestamp::from_millis(1_000));
     /// assert_eq!(until(None), at(9_000));
     /// assert_eq!(until(Some(Duration::from_secs(5))), at(7_000), "as old as that when it is due");
@@ -245,5 +248,19 @@ impl Timing {
     #[must_use]
     pub fn due_at(&self, now: Timestamp) -> Option<Timestamp> {
         self.deliver_at.filter(|at| *at > now)
+    }
+
+    /// When its first attempts are due, where they are not in the line that needs no time:
+    /// if they are not due at once, or urgent.
+    #[must_use]
+    pub fn waits_from(&self, now: Timestamp) -> Option<Timestamp> {
+        self.due_at(now).or_else(|| self.urgent.then_some(now))
+    }
+
+    /// Whether its first attempts are in the urgent lane. What is meant for later is not: it
+    /// is due when it has waited, as retries are, and in line with these.
+    #[must_use]
+    pub fn is_urgent(&self, now: Timestamp) -> bool {
+        self.urgent && self.due_at(now).is_none()
     }
 }

@@ -70,7 +70,7 @@ pub struct Explanation {
 ///     state: DestinationState::Active,
 ///     policy: &policy,
 ///     usage: &usage,
-///     backlog: &Backlog { due: 3, next_due: None },
+///     backlog: &Backlog { due: 3, urgent: 0, next_due: None },
 ///     around: Around::default(),
 ///     no_token: None,
 ///     workers: 1,
@@ -81,8 +81,10 @@ pub struct Explanation {
 #[must_use]
 pub fn explain(circumstances: &Circumstances<'_>) -> Explanation {
     let (reason, next_at) = circumstances.reason();
+    let mut words = circumstances.words(reason, next_at);
+    words.extend(circumstances.urgent_words());
     Explanation {
-        words: circumstances.words(reason, next_at),
+        words,
         reason,
         next_at,
     }

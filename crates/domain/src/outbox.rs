@@ -194,6 +194,7 @@ mod tests {
         let timing = Timing {
             deliver_at: None,
             expires_at: Some(NOW),
+            ..Timing::default()
         };
         let reason = accepted_or_why(OutboxRow { timing, ..row() }, NOW).unwrap_err();
         assert!(reason.starts_with("expires_at: "), "{reason}");

@@ -104,6 +104,7 @@ impl Ledger {
         };
         let backlog = Backlog {
             due: read_ahead(&self.policy),
+            urgent: 0,
             next_due: None,
         };
         let decision = admit(&self.policy, &usage, &backlog, u32::MAX, now);

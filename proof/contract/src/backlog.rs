@@ -29,6 +29,7 @@ pub mod resend;
 pub mod rules;
 pub mod search;
 pub mod turns;
+pub mod urgent;
 
 /// A [`World`], and the other ports of its store.
 pub struct BacklogWorld {
@@ -194,6 +195,18 @@ macro_rules! backlog_contract {
             while_both_wait_permits_go_in_turn
             one_permit_a_run_goes_in_turn_as_well
             what_waits_alone_gets_all
+        );
+        $crate::backlog_contract!(@module $world, urgent:
+            of_four_first_attempts_three_are_urgent
+            one_permit_a_run_keeps_the_share_beside_retries
+            a_lane_alone_gets_all
+            a_permit_that_comes_back_keeps_its_place
+            what_is_meant_for_later_is_in_no_hurry
+            what_is_sent_again_keeps_its_lane
+            a_retry_is_in_no_lane
+            a_batch_is_of_one_lane
+            all_lanes_are_cancelled
+            an_urgent_event_grows_too_old
         );
         $crate::backlog_contract!(@module $world, batches:
             settings_are_read_as_they_were_set

@@ -34,6 +34,7 @@
 //! | [`a_breaker_lets_one_through`] | at every start |
 //! | [`all_is_drained`] | after the last fault |
 //! | [`both_get_their_turn`] | at every admission |
+//! | [`each_lane_gets_its_share`] | at every admission |
 //! | [`a_dead_letter_is_replayed_once`] | at rest |
 //! | [`a_backlog_is_bounded`] | at every event that is let in |
 //! | [`what_is_short_again_is_taken`] | at every refusal |
@@ -492,6 +493,16 @@ pub fn all_is_drained(destination: impl fmt::Display, left: Left) -> Promise {
 pub fn both_get_their_turn((firsts, others): (usize, usize)) -> Promise {
     keep("both_get_their_turn", firsts.abs_diff(others) <= 1, || {
         format!("{firsts} permits to first attempts and {others} to others, and both still wait")
+    })
+}
+
+/// "An urgent event is not held up, and holds nobody up for good": of the permits of a run
+/// that go to first attempts and that leaves both lanes waiting, each fourth is normal.
+pub fn each_lane_gets_its_share((urgent, normal): (usize, usize)) -> Promise {
+    let first_attempts = urgent + normal;
+    let is_fourth = (first_attempts / 4..=first_attempts.div_ceil(4)).contains(&normal);
+    keep("each_lane_gets_its_share", is_fourth, || {
+        format!("{urgent} permits to urgent events and {normal} to others, and both still wait")
     })
 }
 

@@ -230,6 +230,14 @@ fn admission_keeps_its_order() {
         [both_get_their_turn((3, 1)), both_get_their_turn((1, 3))],
     );
     tells_lies_from(
+        "each_lane_gets_its_share",
+        each_lane_gets_its_share((4, 1)),
+        [
+            each_lane_gets_its_share((4, 0)),
+            each_lane_gets_its_share((2, 2)),
+        ],
+    );
+    tells_lies_from(
         "a_lease_is_exclusive",
         a_lease_is_exclusive(1, None),
         [a_lease_is_exclusive(1, Some(SECOND))],

@@ -282,6 +282,7 @@ impl Groups {
                 ..Usage::default()
             },
             due: waiting.iter().map(number).collect(),
+            urgent: 0,
             next_due: None,
         };
         let decided = round(&Room::of(1_000), [&candidate], NOW).decided;

@@ -234,6 +234,7 @@ impl Sends {
             .count();
         let backlog = Backlog {
             due: u32::try_from(due).unwrap_or(u32::MAX),
+            urgent: 0,
             next_due: None,
         };
         let policy = LimitSettings {

@@ -94,6 +94,7 @@ pub const SOMETIMES: &[&str] = &[
     "attempt expired",
     "dead letter replayed",
     "first attempts and retries waited",
+    "urgent and normal first attempts waited",
     "event delivered twice after an unknown outcome",
 ];
 

@@ -37,6 +37,7 @@ fn decide(bencher: Bencher<'_, '_>, limit: u32, shape: Shape) {
     };
     let backlog = Backlog {
         due: read_ahead(&policy),
+        urgent: 0,
         next_due: None,
     };
     bencher.bench(|| {

@@ -12,6 +12,7 @@ use domain::ids::{AttemptId, EventId, WorkerId};
 use domain::permit::Permit;
 use domain::time::{Timestamp, micros};
 use domain::trace::TraceContext;
+use domain::turns::Lane;
 use engine::ports::{ClaimAnswer, Claims, MAX_HEAD_START, Member, StoreError};
 use sqlx::{PgConnection, PgPool};
 use tokio::time::Instant;
@@ -72,6 +73,7 @@ struct Leader {
     now: i64,
     id: i64,
     destination_id: Uuid,
+    urgent: bool,
     first: bool,
     batch_limit: Option<i32>,
     bytes: i32,
@@ -88,7 +90,7 @@ async fn lock_leaders(
         "-- claim_batches: leaders
         with clock as materialized (select clock_timestamp() as now)
         select micros((select now from clock)) as now, a.id, a.destination_id,
-            a.due_at is null as first, a.batch_limit,
+            a.urgent, a.due_at is null as first, a.batch_limit,
             octet_length(e.payload) as bytes,
             array[d.batch_max_events, d.batch_max_bytes, d.batch_max_wait_ms] as batch
         from unnest($1::bigint[], $2::bigint[], $4::uuid[]) as n (id, number, destination_id)
@@ -151,7 +153,8 @@ async fn fill(
     let limit = leader.batch_limit.map(|limit| count(i64::from(limit)));
     let mut room = Room::beside(rules, limit, count(i64::from(leader.bytes)));
     let mut ids = Vec::new();
-    for line in Line::of(leader.first, limit).into_iter().flatten() {
+    let lane = Lane::of(leader.urgent, leader.first);
+    for line in Line::of(lane, limit).into_iter().flatten() {
         if room.events() == 0 {
             break;
         }
@@ -181,7 +184,7 @@ async fn lock_line(
 ) -> Result<Vec<(i64, i64, i32)>, Failure> {
     let (sql, limit) = match line {
         Line::Firsts => (FIRSTS, None),
-        Line::Due => (DUE, None),
+        Line::Urgent | Line::Due => (DUE, None),
         Line::Class(limit) => (DUE, Some(integer(limit))),
     };
     Ok(sqlx::query_as(sql)
@@ -192,6 +195,7 @@ async fn lock_line(
         .bind(due_at)
         .bind(limit)
         .bind(i64::from(MAX_READ))
+        .bind(line == Line::Urgent)
         .fetch_all(connection)
         .await?)
 }
@@ -209,6 +213,7 @@ const FIRSTS: &str = "-- claim_batches: first attempts
             (select p.first_after from pacing p where p.destination_id = $1), 0))
         and (a.expires_at is null or a.expires_at > from_micros($3))
         and $5::bigint is not null and $6::integer is null and $7::bigint > 0
+        and not $8
     order by a.id + 0
     limit $2
     for update of a skip locked";
@@ -218,8 +223,8 @@ const DUE: &str = "-- claim_batches: what is due
     select a.id, micros(x.due_at) as due_at, octet_length(e.payload) as bytes
     from (
         select a.id, a.due_at, a.batch_limit from deliveries a
-        where a.destination_id = $1 and a.permit is null and a.due_at <= from_micros($3)
-            and (a.due_at, a.id) > (from_micros($5), $4)
+        where a.destination_id = $1 and a.permit is null and a.urgent = $8
+            and a.due_at <= from_micros($3) and (a.due_at, a.id) > (from_micros($5), $4)
         order by a.due_at, a.id
         limit $7
     ) x

@@ -80,10 +80,22 @@ const ADMITTED: &str = "
         and a.state = 'admitted' and a.id + 0 > $3 and $2::bigint is not null
     order by a.id + 0 limit $4";
 const DUE: &str = "
-    select a.id, a.event_id, micros(a.due_at) as at from deliveries a
-    where a.destination_id = $1 and a.permit is null and a.due_at is not null
-        and (a.due_at, a.id) > (from_micros($2), $3)
-    order by a.due_at, a.id limit $4";
+    select x.id, x.event_id, micros(x.due_at) as at from (
+        (
+            select a.id, a.event_id, a.due_at from deliveries a
+            where a.destination_id = $1 and a.permit is null and a.due_at is not null
+                and a.urgent and (a.due_at, a.id) > (from_micros($2), $3)
+            order by a.due_at, a.id limit $4
+        )
+        union all
+        (
+            select a.id, a.event_id, a.due_at from deliveries a
+            where a.destination_id = $1 and a.permit is null and a.due_at is not null
+                and not a.urgent and (a.due_at, a.id) > (from_micros($2), $3)
+            order by a.due_at, a.id limit $4
+        )
+    ) x
+    order by x.due_at, x.id limit $4";
 
 /// What a step met.
 #[derive(sqlx::FromRow)]

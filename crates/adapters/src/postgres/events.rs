@@ -61,16 +61,17 @@ pub(super) async fn event(
     tenant: TenantId,
     id: EventId,
 ) -> Result<Option<(EventSummary, Vec<AttemptView>)>, Failure> {
-    let found: Option<(Option<String>, String, i32, i64)> = sqlx::query_as(
+    let found: Option<(Option<String>, String, i32, bool, i64)> = sqlx::query_as(
         "-- event
-        select e.event_type, e.content_type, octet_length(e.payload), micros(e.created_at)
+        select e.event_type, e.content_type, octet_length(e.payload), e.urgent,
+            micros(e.created_at)
         from events e where e.id = $1 and e.day = event_day($1) and e.tenant_id = $2",
     )
     .bind(id.0)
     .bind(tenant.0)
     .fetch_optional(pool)
     .await?;
-    let Some((event_type, content_type, payload_bytes, created_at)) = found else {
+    let Some((event_type, content_type, payload_bytes, urgent, created_at)) = found else {
         return Ok(None);
     };
     let rows: Vec<Row> = sqlx::query_as(
@@ -96,6 +97,7 @@ pub(super) async fn event(
         event_type,
         content_type,
         payload_bytes: count(i64::from(payload_bytes)),
+        urgent,
         created_at: Timestamp::from_micros(created_at),
     };
     let attempts: Result<_, _> = rows.into_iter().rev().map(Row::view).collect();

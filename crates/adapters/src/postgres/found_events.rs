@@ -17,6 +17,7 @@ struct Row {
     wanted: bool,
     event_type: Option<String>,
     payload_bytes: i32,
+    urgent: bool,
     created_at: i64,
     attempts: Option<i64>,
     matching: Option<i64>,
@@ -66,7 +67,7 @@ const FIND: &str = "-- find_events
             row_number() over (order by x.id) = 1 as is_last
         from examined x
     )
-    select e.id, n.wanted, e.event_type, octet_length(e.payload) as payload_bytes,
+    select e.id, n.wanted, e.event_type, octet_length(e.payload) as payload_bytes, e.urgent,
         micros(e.created_at) as created_at, t.attempts, t.matching, t.destinations,
         t.destination, t.last, n.is_last and (select count(*) from examined) >= $2 as more
     from numbered n
@@ -156,6 +157,7 @@ fn page_of(rows: Vec<Row>, limit: u32) -> Result<EventPage, Failure> {
         page.events.push(FoundEvent {
             id: EventId(row.id),
             payload_bytes: count(i64::from(row.payload_bytes)),
+            urgent: row.urgent,
             created_at: Timestamp::from_micros(row.created_at),
             attempts: count(row.attempts.unwrap_or(0)),
             matching: row.matching.map(count),

@@ -213,6 +213,8 @@ impl<'a> Batch<'a> {
             .bind(pairs.expires_at)
             .bind(pairs.firsts)
             .bind(pairs.lasts)
+            .bind(columns.urgent)
+            .bind(pairs.urgent)
             .fetch_all(connection)
             .await?)
     }
@@ -353,15 +355,15 @@ const WRITE: &str = "-- accept_events: write
     written as (
         insert into events (
             id, tenant_id, event_type, content_type, payload, created_at, day, trace, directed,
-            deliveries
+            urgent, deliveries
         )
         select n.id, n.tenant_id, n.event_type, n.content_type, n.payload, clock.now,
-            event_day(n.id), n.trace, n.named is not null,
+            event_day(n.id), n.trace, n.named is not null, n.urgent,
             case when n.first <= n.last then ((select i.ids from ids i))[n.first:n.last] end
         from unnest(
             $1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::bytea[], $16::text[], $6::uuid[],
-            $19::integer[], $20::integer[]
-        ) as n (id, tenant_id, event_type, content_type, payload, trace, named, first, last)
+            $19::integer[], $20::integer[], $21::boolean[]
+        ) as n (id, tenant_id, event_type, content_type, payload, trace, named, first, last, urgent)
         cross join clock
         where (n.id in (select o.id from offered o where o.is_taken)) is true
             and ((n.id in (select unnest($10::uuid[]))) is not true
@@ -372,16 +374,20 @@ const WRITE: &str = "-- accept_events: write
     ),
     attempted as (
         insert into deliveries (
-            id, event_id, destination_id, tenant_id, created_at, due_at, expires_at, payload_bytes
+            id, event_id, destination_id, tenant_id, created_at, due_at, expires_at, payload_bytes,
+            urgent
         )
-        select ((select i.ids from ids i))[n.position::integer], n.event_id, n.destination_id, n.tenant_id, clock.now, due.at,
+        select ((select i.ids from ids i))[n.position::integer], n.event_id, n.destination_id, n.tenant_id, clock.now,
+            case when n.urgent then coalesce(due.at, clock.now) else due.at end,
             least(coalesce(due.at, clock.now) + d.max_age_ms * interval '1 millisecond',
                 from_micros(n.expires_at)),
-            n.payload_bytes
+            n.payload_bytes, n.urgent and due.at is null
         from unnest(
-            $12::uuid[], $13::uuid[], $14::uuid[], $15::integer[], $17::bigint[], $18::bigint[]
+            $12::uuid[], $13::uuid[], $14::uuid[], $15::integer[], $17::bigint[], $18::bigint[],
+            $22::boolean[]
         ) with ordinality as n (
-            event_id, destination_id, tenant_id, payload_bytes, deliver_at, expires_at, position
+            event_id, destination_id, tenant_id, payload_bytes, deliver_at, expires_at, urgent,
+            position
         )
         join destinations d on d.id = n.destination_id
         cross join clock
@@ -406,6 +412,7 @@ struct Columns<'a> {
     /// The destination that it names, if it does.
     named: Vec<Option<Uuid>>,
     traces: Vec<Option<String>>,
+    urgent: Vec<bool>,
 }
 
 impl<'a> Columns<'a> {
@@ -419,6 +426,7 @@ impl<'a> Columns<'a> {
             payloads: events().map(|event| event.payload.as_ref()).collect(),
             named: events().map(named).collect(),
             traces: events().map(trace).collect(),
+            urgent: events().map(|event| event.timing.urgent).collect(),
         }
     }
 }
@@ -458,6 +466,7 @@ struct Pairs {
     bytes: Vec<i32>,
     deliver_at: Vec<Option<i64>>,
     expires_at: Vec<Option<i64>>,
+    urgent: Vec<bool>,
     /// Of each event, which of them are its own: from the first to the last, counted from
     /// one.
     firsts: Vec<i32>,
@@ -478,9 +487,11 @@ impl Pairs {
                 let Timing {
                     deliver_at,
                     expires_at,
+                    urgent,
                 } = event.timing;
                 pairs.deliver_at.push(deliver_at.map(Timestamp::as_micros));
                 pairs.expires_at.push(expires_at.map(Timestamp::as_micros));
+                pairs.urgent.push(urgent);
             }
             pairs.lasts.push(pairs.last());
         }

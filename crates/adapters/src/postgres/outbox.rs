@@ -226,6 +226,7 @@ struct Row {
     payloads: i32,
     deliver_at: Option<i64>,
     expires_at: Option<i64>,
+    urgent: Option<bool>,
     now: i64,
 }
 
@@ -243,6 +244,7 @@ impl Row {
             timing: Timing {
                 deliver_at: self.deliver_at.map(Timestamp::from_micros),
                 expires_at: self.expires_at.map(Timestamp::from_micros),
+                urgent: self.urgent.unwrap_or_default(),
             },
         }
     }
@@ -257,7 +259,7 @@ async fn read(connection: &mut PgConnection, positions: &[i64]) -> Result<Vec<Ro
             end as payload,
             l.length as payload_length, num_nonnulls(o.payload, o.payload_bytes) as payloads,
             micros(t.deliver_at) as deliver_at,
-            micros(t.expires_at) as expires_at,
+            micros(t.expires_at) as expires_at, o.urgent,
             micros(clock_timestamp()) as now
         from outbox o
         cross join lateral (
@@ -290,11 +292,11 @@ async fn reject(connection: &mut PgConnection, rows: &[(i64, String)]) -> Result
         with rejected as (
             insert into outbox_rejected (
                 position, event_id, tenant_id, destination_id, event_type, content_type, payload,
-                payload_bytes, deliver_at, expires_at, created_at, reason
+                payload_bytes, deliver_at, expires_at, urgent, created_at, reason
             )
             select o.position, o.event_id, o.tenant_id, o.destination_id, o.event_type,
                 o.content_type, o.payload, o.payload_bytes, o.deliver_at, o.expires_at,
-                o.created_at, n.reason
+                o.urgent, o.created_at, n.reason
             from unnest($1::bigint[], $2::text[]) as n (position, reason)
             join outbox o on o.position = n.position
             returning tenant_id

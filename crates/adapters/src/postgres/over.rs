@@ -8,7 +8,8 @@ use sqlx::AssertSqlSafe;
 
 /// What it was made with, and when it had its last permit.
 const KEPT: &str = "id, event_id, destination_id, tenant_id, try_number, due_at, created_at,
-            admitted_at, tries_before, expires_at, replay_id, payload_bytes, batch_limit";
+            admitted_at, tries_before, expires_at, replay_id, payload_bytes, batch_limit,
+            urgent";
 
 /// Its start, but for when that was.
 const STARTED: &str = "permit, epoch, not_before, deadline, coarse, crowded, worker_id, claimed_at,

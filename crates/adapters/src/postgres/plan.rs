@@ -39,6 +39,7 @@ impl Read {
                 epoch: destination.epoch,
                 last_permit: PermitNumber(destination.last_permit),
                 due: due.collect(),
+                urgent: reading.backlog.urgent,
                 usage: std::mem::take(&mut reading.usage),
                 next_due: reading.backlog.next_due,
             },

@@ -406,7 +406,7 @@ async fn drain_deleted(connection: &mut PgConnection, limit: u32) -> Result<Done
                 (
                     select a.id from deliveries a
                     where a.destination_id = d.id and a.permit is null and a.due_at is not null
-                    order by a.due_at limit $1
+                    order by a.urgent desc, a.due_at limit $1
                 )
             ) b
             limit $1

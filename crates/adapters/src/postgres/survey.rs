@@ -77,7 +77,14 @@ const BACKLOGS: &str = "-- survey: backlogs
         ) as first_since,
         (
             select micros(a.due_at) from deliveries a
-            where a.destination_id = w.id and a.permit is null and a.due_at <= clock.now
+            where a.destination_id = w.id and a.permit is null and a.due_at is not null
+                and a.urgent
+            order by a.due_at limit 1
+        ) as urgent_since,
+        (
+            select micros(a.due_at) from deliveries a
+            where a.destination_id = w.id and a.permit is null and not a.urgent
+                and a.due_at <= clock.now
             order by a.due_at limit 1
         ) as due_since
     from walk w
@@ -110,6 +117,7 @@ struct Row {
     firsts: i64,
     others: i64,
     first_since: Option<i64>,
+    urgent_since: Option<i64>,
     due_since: Option<i64>,
 }
 
@@ -128,12 +136,13 @@ async fn backlogs(
     let full = rows.len() >= rules.page as usize;
     let next = rows.last().map(|last| DestinationId(last.id));
     let backlog = |row: Row| {
+        let since = [row.first_since, row.urgent_since, row.due_since];
         let one = SurveyedBacklog {
             destination: DestinationId(row.id),
             tenant: TenantId(row.tenant_id?),
             firsts: count(row.firsts),
             others: count(row.others),
-            oldest: time(row.first_since.into_iter().chain(row.due_since).min()),
+            oldest: time(since.into_iter().flatten().min()),
         };
         (one.waiting() > 0).then_some(one)
     };

@@ -41,7 +41,7 @@ const WALK: &str = "-- sweep
             from (
                 select a.destination_id, a.due_at from deliveries a
                 where a.permit is null and a.due_at is not null and a.destination_id > w.last
-                order by a.destination_id, a.due_at limit w.reads
+                order by a.destination_id, a.urgent desc, a.due_at limit w.reads
             ) n
         ) due
         cross join lateral (

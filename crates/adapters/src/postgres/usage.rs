@@ -14,7 +14,7 @@ use domain::limit::{Count, Limit, Period};
 use domain::permit::Permit;
 use domain::policy::{Policy, Rate};
 use domain::time::Timestamp;
-use domain::turns::in_turn;
+use domain::turns::{Lane, Lanes, in_turn};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
@@ -105,6 +105,7 @@ struct Row {
     permit_epochs: Vec<i64>,
     not_befores: Vec<i64>,
     deadlines: Vec<i64>,
+    permit_urgent: Vec<bool>,
     permit_firsts: Vec<bool>,
     permit_bytes: Vec<i32>,
     permit_limits: Vec<Option<i32>>,
@@ -117,6 +118,10 @@ struct Row {
     unfolded_ids: Vec<i64>,
     unfolded_starts: Vec<i64>,
     unfolded_final: Vec<bool>,
+    urgent_ids: Vec<i64>,
+    urgent_since: Vec<i64>,
+    urgent_expired: Vec<bool>,
+    urgent_bytes: Vec<i32>,
     first_ids: Vec<i64>,
     first_since: Vec<i64>,
     first_expired: Vec<bool>,
@@ -216,15 +221,16 @@ impl Scope {
 const USAGE: &str = "-- admit: usage
     select r.id,
         h.permit_attempts, h.permit_numbers, h.permit_epochs, h.not_befores, h.deadlines,
-        h.permit_firsts, h.permit_bytes, h.permit_limits,
+        h.permit_urgent, h.permit_firsts, h.permit_bytes, h.permit_limits,
         cardinality(h.flying_starts)::bigint as in_flight, s.starts, c.claims,
         b.bucket_periods, b.bucket_ends, b.bucket_starts,
         u.unfolded_ids, u.unfolded_starts, u.unfolded_final,
+        v.urgent_ids, v.urgent_since, v.urgent_expired, v.urgent_bytes,
         w.first_ids, w.first_since, w.first_expired, w.first_bytes,
         d.due_ids, d.due_since, d.due_expired, d.due_bytes, d.due_limits,
         (
             select micros(a.due_at) from deliveries a
-            where a.destination_id = r.id and a.permit is null
+            where a.destination_id = r.id and a.permit is null and not a.urgent
                 and (a.id | 0) >= $15 and a.due_at > from_micros($10)
             order by a.due_at limit 1
         ) as next_due
@@ -246,6 +252,7 @@ const USAGE: &str = "-- admit: usage
                 as not_befores,
             coalesce(array_agg(micros(x.deadline)) filter (where not x.flies), '{}')
                 as deadlines,
+            coalesce(array_agg(x.urgent) filter (where not x.flies), '{}') as permit_urgent,
             coalesce(array_agg(x.due_at is null) filter (where not x.flies), '{}')
                 as permit_firsts,
             coalesce(array_agg(x.payload_bytes) filter (where not x.flies), '{}')
@@ -259,7 +266,7 @@ const USAGE: &str = "-- admit: usage
                 as flying_claims
         from (
             select a.id, a.permit, a.epoch, a.not_before, a.deadline, a.due_at, a.payload_bytes,
-                a.batch_limit, a.started_at, a.claimed_at, a.state = 'started' as flies
+                a.batch_limit, a.urgent, a.started_at, a.claimed_at, a.state = 'started' as flies
             from deliveries a
             where a.destination_id = r.id and a.permit is not null and a.carried_by is null
             order by a.not_before, a.permit
@@ -389,6 +396,20 @@ const USAGE: &str = "-- admit: usage
     ) u
     cross join lateral (
         select
+            coalesce(array_agg(x.id), '{}') as urgent_ids,
+            coalesce(array_agg(micros(x.due_at)), '{}') as urgent_since,
+            coalesce(array_agg(coalesce(x.expires_at <= from_micros($10), false)), '{}')
+                as urgent_expired,
+            coalesce(array_agg(x.payload_bytes), '{}') as urgent_bytes
+        from (
+            select a.id, a.due_at, a.expires_at, a.payload_bytes from deliveries a
+            where a.destination_id = r.id and a.permit is null and a.due_at is not null
+                and a.urgent and (a.id | 0) >= $15
+            order by a.due_at, a.id limit r.ahead
+        ) x
+    ) v
+    cross join lateral (
+        select
             coalesce(array_agg(x.id), '{}') as first_ids,
             coalesce(array_agg(micros(x.created_at)), '{}') as first_since,
             coalesce(array_agg(coalesce(x.expires_at <= from_micros($10), false)), '{}')
@@ -411,7 +432,7 @@ const USAGE: &str = "-- admit: usage
             coalesce(array_agg(x.batch_limit), '{}') as due_limits
         from (
             select a.id, a.due_at, a.expires_at, a.payload_bytes, a.batch_limit from deliveries a
-            where a.destination_id = r.id and a.permit is null
+            where a.destination_id = r.id and a.permit is null and not a.urgent
                 and a.due_at <= from_micros($10) and (a.id | 0) >= $15
             order by a.due_at, a.id limit r.ahead
         ) x
@@ -472,7 +493,9 @@ fn reading(row: Row, question: &Question<'_>, scope: &Scope, now: Timestamp) -> 
         Some(rules) => batched(&row, rules, (question.number, scope), now),
         None => Due::of(merged(&row, question.number, scope.ahead)),
     };
-    let mut expired = row.first_expired.iter().chain(&row.due_expired);
+    let mut expired = (row.urgent_expired.iter())
+        .chain(&row.first_expired)
+        .chain(&row.due_expired);
     let some_are_too_old = expired.any(|expired| *expired);
     let times = time(row.next_due).into_iter().chain(due.next_due);
     let finals = row
@@ -507,6 +530,7 @@ fn reading(row: Row, question: &Question<'_>, scope: &Scope, now: Timestamp) -> 
     };
     let backlog = Backlog {
         due: u32::try_from(due.waiting.len()).unwrap_or(u32::MAX),
+        urgent: u32::try_from(row.urgent_ids.len()).unwrap_or(u32::MAX),
         next_due: next_due(times, some_are_too_old, now),
     };
     Reading {
@@ -563,14 +587,13 @@ impl Due {
     }
 }
 
-/// First attempts and due ones in turn, without those that are too old. First
+/// The lanes in turn, without those that are too old. First
 /// attempts stay in the order of their ids whatever their times say (two
 /// ingests at once may disagree): what is cut off here comes after all that is
 /// kept, so the cursor, which knows ids, cannot pass it.
 fn merged(row: &Row, number: i64, ahead: i32) -> Vec<Waiting> {
-    let waiting = |list: Vec<Fresh>| list.into_iter().map(|fresh| fresh.waiting).collect();
-    let (firsts, due) = (waiting(firsts(row)), waiting(due(row)));
-    in_turn(firsts, due, number, usize::try_from(ahead).unwrap_or(0))
+    let lanes = fresh(row).map(|lane| lane.into_iter().map(|fresh| fresh.waiting).collect());
+    in_turn(lanes, number, usize::try_from(ahead).unwrap_or(0))
 }
 
 /// One that is not too old, and what batches go by.
@@ -588,6 +611,30 @@ impl Fresh {
             limit: self.limit,
         }
     }
+}
+
+fn fresh(row: &Row) -> Lanes<Vec<Fresh>> {
+    Lanes {
+        urgent: urgent(row),
+        firsts: firsts(row),
+        others: due(row),
+    }
+}
+
+fn urgent(row: &Row) -> Vec<Fresh> {
+    let rows = (row.urgent_ids.iter().zip(&row.urgent_since))
+        .zip(row.urgent_expired.iter().zip(&row.urgent_bytes));
+    rows.filter(|(_, (expired, _))| !**expired)
+        .map(|((id, since), (_, bytes))| Fresh {
+            waiting: Waiting {
+                attempt: AttemptId(*id),
+                since: Timestamp::from_micros(*since),
+                first: false,
+            },
+            bytes: count(i64::from(*bytes)),
+            limit: None,
+        })
+        .collect()
 }
 
 fn firsts(row: &Row) -> Vec<Fresh> {
@@ -629,22 +676,31 @@ fn due(row: &Row) -> Vec<Fresh> {
 
 /// What opens batches that are due.
 fn batched(row: &Row, rules: &BatchRules, (number, scope): (i64, &Scope), now: Timestamp) -> Due {
-    let (firsts, due) = (firsts(row), due(row));
+    let fresh = fresh(row);
     let in_line = |list: &[Fresh]| list.iter().map(Fresh::in_line).collect();
     let ahead = usize::try_from(scope.ahead).unwrap_or(0);
     let lines = Lines {
-        firsts: in_line(&firsts),
-        due: in_line(&due),
+        waiting: Lanes {
+            urgent: in_line(&fresh.urgent),
+            firsts: in_line(&fresh.firsts),
+            others: in_line(&fresh.others),
+        },
         promised: promised(row, now),
-        cut: row.first_ids.len() >= ahead || row.due_ids.len() >= ahead,
+        cut: [&row.urgent_ids, &row.first_ids, &row.due_ids]
+            .iter()
+            .any(|ids| ids.len() >= ahead),
     };
     let openings = openings(rules, &lines, (number, scope.most), now);
-    let opens = |place| openings.leaders.contains(&Leader::First(place));
-    let left = firsts.iter().enumerate().find(|(place, _)| !opens(*place));
-    let leader = |leader: &Leader| match leader {
-        Leader::First(place) => firsts[*place].waiting,
-        Leader::Due(place) => due[*place].waiting,
+    let opens = |place| {
+        let lane = Lane::First;
+        openings.leaders.contains(&Leader { lane, place })
     };
+    let left = fresh
+        .firsts
+        .iter()
+        .enumerate()
+        .find(|(place, _)| !opens(*place));
+    let leader = |leader: &Leader| fresh.of(leader.lane)[leader.place].waiting;
     Due {
         first_left: left.map(|(_, fresh)| fresh.waiting.attempt),
         // Also one that is too old: until it has been reaped, it waits.
@@ -656,19 +712,21 @@ fn batched(row: &Row, rules: &BatchRules, (number, scope): (i64, &Scope), now: T
 }
 
 /// The permits that may still start, as leaders.
-fn promised(row: &Row, now: Timestamp) -> Vec<(bool, batch::Waiting)> {
-    let permits = (row.permit_firsts.iter().zip(&row.not_befores))
+fn promised(row: &Row, now: Timestamp) -> Vec<(Lane, batch::Waiting)> {
+    let lanes = (row.permit_urgent.iter().zip(&row.permit_firsts))
+        .map(|(urgent, first)| Lane::of(*urgent, *first));
+    let permits = (lanes.zip(&row.not_befores))
         .zip(row.permit_bytes.iter().zip(&row.permit_limits))
         .zip(&row.deadlines)
         .filter(|(_, deadline)| **deadline >= now.as_micros())
         .map(|(permit, _)| permit);
-    let leader = |((first, not_before), (bytes, limit)): ((&bool, &i64), (&i32, &Option<i32>))| {
+    let leader = |((lane, not_before), (bytes, limit)): ((Lane, &i64), (&i32, &Option<i32>))| {
         let waiting = batch::Waiting {
             since: Timestamp::from_micros(*not_before),
             bytes: count(i64::from(*bytes)),
             limit: limit.map(|limit| count(i64::from(limit))),
         };
-        (*first, waiting)
+        (lane, waiting)
     };
     permits.map(leader).collect()
 }

@@ -15,7 +15,7 @@ use domain::policy::Policy;
 use domain::share::Room;
 use domain::smart::Effective;
 use domain::time::Timestamp;
-use domain::turns::in_turn;
+use domain::turns::{Lane, Lanes, in_turn};
 use engine::ports::{Admitted, Run, RunResult};
 use rusqlite::{Row, Transaction};
 
@@ -58,16 +58,24 @@ const FIRST_ATTEMPTS: &str = "
     where a.permit is null and a.due_at is null
     order by l.key";
 
+const URGENT: &str = "
+    -- admit: the urgent lane in creation order
+    select id, coalesce(expires_at <= ?3, 0), due_at, payload_bytes, batch_limit
+    from deliveries indexed by deliveries_due
+    where destination_id = ?1 and permit is null and due_at is not null and urgent = 1
+    order by due_at, id limit ?2";
+
 const DUE: &str = "
     -- admit: retries and returned permits that are due
     select id, coalesce(expires_at <= ?3, 0), due_at, payload_bytes, batch_limit
     from deliveries indexed by deliveries_due
-    where destination_id = ?1 and permit is null and due_at is not null and due_at <= ?3
+    where destination_id = ?1 and permit is null and due_at is not null and urgent = 0
+        and due_at <= ?3
     order by due_at, id limit ?2";
 
 const PROMISED: &str = "
     -- admit: permits that may still start, as leaders of their batches
-    select due_at is null, not_before, payload_bytes, batch_limit
+    select urgent, due_at is null, not_before, payload_bytes, batch_limit
     from deliveries indexed by deliveries_held
     where destination_id = ?1 and permit is not null and carried_by is null
         and state = 'admitted' and started_at is null and deadline >= ?2
@@ -76,7 +84,8 @@ const PROMISED: &str = "
 const NEXT_DUE: &str = "
     -- admit: when the next of the others is due
     select due_at from deliveries indexed by deliveries_due
-    where destination_id = ?1 and permit is null and due_at is not null and due_at > ?2
+    where destination_id = ?1 and permit is null and due_at is not null and urgent = 0
+        and due_at > ?2
     order by due_at limit 1";
 
 const REPUBLISHED: &str = "
@@ -107,7 +116,14 @@ pub(super) const REMEMBER: &str = "
 /// The statements of a run that meet the backlog and the ledger, for the test
 /// of what they cost.
 #[cfg(test)]
-pub(super) const MEASURED: [&str; 5] = [DESTINATION, FIRST_ATTEMPTS, DUE, NEXT_DUE, MARK_ADMITTED];
+pub(super) const MEASURED: [&str; 6] = [
+    DESTINATION,
+    URGENT,
+    FIRST_ATTEMPTS,
+    DUE,
+    NEXT_DUE,
+    MARK_ADMITTED,
+];
 
 /// Reads, lets the domain decide, and marks; see [`engine::ports::Store::admit`].
 pub(super) fn admit_runs(
@@ -184,7 +200,7 @@ impl Read {
             },
             batch: row.batch,
         };
-        let (due, next_due) = read_backlog(tx, now, &asked)?;
+        let (due, backlog) = read_backlog(tx, now, &asked)?;
         let republished = match run.republish {
             true => republished(tx, now, run.destination, &key)?,
             false => Vec::new(),
@@ -199,7 +215,8 @@ impl Read {
             last_permit: PermitNumber(row.last_permit),
             usage,
             due,
-            next_due,
+            urgent: backlog.urgent,
+            next_due: backlog.next_due,
         };
         Ok(Some(Self {
             candidate,
@@ -372,12 +389,12 @@ struct Asked<'a> {
 }
 
 /// What is due and not too old, in the order in which it goes: where requests
-/// are batches, what opens them.
+/// are batches, what opens them. And what waits, in figures.
 fn read_backlog(
     tx: &Transaction<'_>,
     now: Timestamp,
     asked: &Asked<'_>,
-) -> Result<(Vec<AttemptId>, Option<Timestamp>), Fault> {
+) -> Result<(Vec<AttemptId>, Backlog), Fault> {
     let destination = asked.destination;
     let limit = (asked.batch).map_or(asked.most, |rules| rules.read_ahead(asked.most));
     let (mut some_expired, mut cut) = (false, false);
@@ -396,20 +413,31 @@ fn read_backlog(
         Ok::<InLine, Fault>(fresh.map(|(id, _, waiting)| (id, waiting)).collect())
     };
     lines::tidy(tx, destination, (0, limit))?;
-    let (firsts, others) = (read(FIRST_ATTEMPTS)?, read(DUE)?);
+    let lanes = Lanes {
+        urgent: read(URGENT)?,
+        firsts: read(FIRST_ATTEMPTS)?,
+        others: read(DUE)?,
+    };
+    let urgent = lanes.urgent.len();
     let (due, next_batch) = match asked.batch {
-        Some(rules) => batched(tx, now, asked, &rules, (firsts, others, cut))?,
+        Some(rules) => batched(tx, now, asked, &rules, (lanes, cut))?,
         None => {
-            let ids = |line: InLine| line.into_iter().map(|(id, _)| id).collect();
+            let ids = lanes.map(|line| line.into_iter().map(|(id, _)| id).collect());
             let most = usize::try_from(limit).unwrap_or(usize::MAX);
-            (in_turn(ids(firsts), ids(others), asked.number, most), None)
+            (in_turn(ids, asked.number, most), None)
         }
     };
     let waits_until = first(tx, NEXT_DUE, (destination, now.as_micros()), |row| {
         time(row, 0)
     })?;
     let times = waits_until.into_iter().chain(next_batch);
-    Ok((due, next_due(times, some_expired, now)))
+    let counted = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+    let backlog = Backlog {
+        due: counted(due.len()),
+        urgent: counted(urgent),
+        next_due: next_due(times, some_expired, now),
+    };
+    Ok((due, backlog))
 }
 
 type InLine = Vec<(AttemptId, batch::Waiting)>;
@@ -420,27 +448,28 @@ fn batched(
     now: Timestamp,
     asked: &Asked<'_>,
     rules: &BatchRules,
-    (firsts, others, cut): (InLine, InLine, bool),
+    (lanes, cut): (Lanes<InLine>, bool),
 ) -> Result<(Vec<AttemptId>, Option<Timestamp>), Fault> {
-    let waiting = |line: &InLine| line.iter().map(|(_, waiting)| *waiting).collect();
+    let ids = |line: &InLine| line.iter().map(|(id, _)| *id).collect::<Vec<_>>();
+    let ids = Lanes {
+        urgent: ids(&lanes.urgent),
+        firsts: ids(&lanes.firsts),
+        others: ids(&lanes.others),
+    };
     let lines = Lines {
-        firsts: waiting(&firsts),
-        due: waiting(&others),
+        waiting: lanes.map(|line| line.into_iter().map(|(_, waiting)| waiting).collect()),
         promised: all(tx, PROMISED, (asked.destination, now.as_micros()), |row| {
             let leader = batch::Waiting {
-                since: time(row, 1)?,
-                bytes: row.get(2)?,
-                limit: row.get(3)?,
+                since: time(row, 2)?,
+                bytes: row.get(3)?,
+                limit: row.get(4)?,
             };
-            Ok((row.get(0)?, leader))
+            Ok((Lane::of(row.get(0)?, row.get(1)?), leader))
         })?,
         cut,
     };
     let openings = openings(rules, &lines, (asked.number, asked.most), now);
-    let leader = |leader: &Leader| match leader {
-        Leader::First(place) => firsts[*place].0,
-        Leader::Due(place) => others[*place].0,
-    };
+    let leader = |leader: &Leader| ids.of(leader.lane)[leader.place];
     let leaders = openings.leaders.iter().map(leader).collect();
     Ok((leaders, openings.next_due))
 }

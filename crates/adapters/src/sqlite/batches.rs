@@ -7,6 +7,7 @@ use domain::ids::AttemptId;
 use domain::permit::Permit;
 use domain::time::Timestamp;
 use domain::trace::TraceContext;
+use domain::turns::Lane;
 use engine::ports::{Claims, Member, Start};
 use rusqlite::{Row, Transaction};
 
@@ -17,7 +18,7 @@ use super::rows::{all, batch_settings, execute, first, time, word};
 const LEADER: &str = "
     -- claim_batches: the leader, and its destination's rules
     select d.batch_max_events, d.batch_max_bytes, d.batch_max_wait_ms,
-        a.due_at is null, a.batch_limit, length(e.payload)
+        a.urgent, a.due_at is null, a.batch_limit, length(e.payload)
     from deliveries a
     join destinations d on d.id = a.destination_id
     join events e on e.id = a.event_id
@@ -37,7 +38,7 @@ const DUE: &str = "
     select a.id, length(e.payload) from deliveries a indexed by deliveries_due
     join events e on e.id = a.event_id
     where a.destination_id = ?1 and a.permit is null and a.due_at is not null
-        and a.due_at <= ?2 and a.batch_limit is ?4
+        and a.urgent = ?5 and a.due_at <= ?2 and a.batch_limit is ?4
         and (a.expires_at is null or a.expires_at > ?2)
     order by a.due_at, a.id limit ?3";
 
@@ -91,15 +92,16 @@ fn to_carry(
 ) -> Result<Vec<AttemptId>, Fault> {
     let leader = first(tx, LEADER, [permit.attempt.0], |row| {
         let rules: Option<BatchRules> = batch_settings(row, 0)?.rules();
-        let limit: Option<u32> = row.get(4)?;
-        Ok((rules, row.get::<_, bool>(3)?, limit, row.get::<_, u32>(5)?))
+        let limit: Option<u32> = row.get(5)?;
+        let lane = Lane::of(row.get(3)?, row.get(4)?);
+        Ok((rules, lane, limit, row.get::<_, u32>(6)?))
     })?;
-    let Some((Some(rules), is_first, limit, bytes)) = leader else {
+    let Some((Some(rules), lane, limit, bytes)) = leader else {
         return Ok(Vec::new());
     };
     let mut room = Room::beside(&rules, limit, bytes);
     let mut carried = Vec::new();
-    for line in Line::of(is_first, limit).into_iter().flatten() {
+    for line in Line::of(lane, limit).into_iter().flatten() {
         if room.events() == 0 {
             break;
         }
@@ -110,10 +112,11 @@ fn to_carry(
                 carried.extend(fits(next, &mut room));
                 continue;
             }
-            Line::Due => None,
+            Line::Urgent | Line::Due => None,
             Line::Class(limit) => Some(limit),
         };
-        let params = (key, now.as_micros(), room.events(), class);
+        let is_urgent = line == Line::Urgent;
+        let params = (key, now.as_micros(), room.events(), class, is_urgent);
         let next = all(tx, DUE, params, |row| {
             Ok((AttemptId(row.get(0)?), row.get(1)?))
         })?;

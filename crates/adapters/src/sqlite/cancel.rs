@@ -40,10 +40,22 @@ const ADMITTED: &str = "
 const DUE: &str = "
     -- cancel_step: the others
     select a.id, a.due_at, e.created_at < ?4 and (?5 is null or e.event_type = ?5)
-    from deliveries a indexed by deliveries_due
+    from (
+        select * from (
+            select id, event_id, due_at from deliveries indexed by deliveries_due
+            where destination_id = ?1 and permit is null and due_at is not null
+                and urgent = 1 and (due_at, id) > (?2, ?3)
+            order by due_at, id limit ?6
+        )
+        union all
+        select * from (
+            select id, event_id, due_at from deliveries indexed by deliveries_due
+            where destination_id = ?1 and permit is null and due_at is not null
+                and urgent = 0 and (due_at, id) > (?2, ?3)
+            order by due_at, id limit ?6
+        )
+    ) a
     join events e on e.id = a.event_id
-    where a.destination_id = ?1 and a.permit is null and a.due_at is not null
-        and (a.due_at, a.id) > (?2, ?3)
     order by a.due_at, a.id limit ?6";
 
 /// One attempt; see [`engine::ports::Backlog::cancel_attempt`].

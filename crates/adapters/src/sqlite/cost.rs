@@ -51,10 +51,11 @@ fn with_rows(size: u32) -> Connection {
         select '{EVENT}', '{ID}', '{TENANT}', 'succeeded', 0, {now} - 10000000 * n,
             {now} - 10000000 * n, 1 from n;
         insert into sqlite_sequence (name, seq) values ('deliveries', {size});
-        insert into deliveries (event_id, destination_id, tenant_id, due_at, created_at)
-        select '{EVENT}', '{ID}', '{TENANT}', null, {now} - n from n
-        union all select '{EVENT}', '{ID}', '{TENANT}', {now} - n, 0 from n
-        union all select '{EVENT}', '{ID}', '{TENANT}', {now} + n, 0 from n;"
+        insert into deliveries (event_id, destination_id, tenant_id, due_at, created_at, urgent)
+        select '{EVENT}', '{ID}', '{TENANT}', null, {now} - n, 0 from n
+        union all select '{EVENT}', '{ID}', '{TENANT}', {now} - n, 0, 0 from n
+        union all select '{EVENT}', '{ID}', '{TENANT}', {now} + n, 0, 0 from n
+        union all select '{EVENT}', '{ID}', '{TENANT}', {now} - n, {now} - n, 1 from n;"
     );
     connection.execute_batch(&insert).unwrap();
     connection

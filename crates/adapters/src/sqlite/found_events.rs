@@ -46,7 +46,8 @@ const EVENT: &str = "
             where a.event_id = ?1 and a.state = ?2 and (?3 is null or a.destination_id = ?3)
         )),
         (select count(distinct a.destination_id) from attempts a where a.event_id = ?1),
-        (select a.destination_id from attempts a where a.event_id = ?1 limit 1)
+        (select a.destination_id from attempts a where a.event_id = ?1 limit 1),
+        e.urgent
     from events e where e.id = ?1";
 
 /// A page of them.
@@ -138,6 +139,7 @@ fn found(id: EventId, row: &Row<'_>) -> Result<FoundEvent, Fault> {
         id,
         event_type: row.get(0)?,
         payload_bytes: row.get(1)?,
+        urgent: row.get(8)?,
         created_at: time(row, 2)?,
         attempts: row.get(3)?,
         matching: row.get(5)?,

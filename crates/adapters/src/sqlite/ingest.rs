@@ -38,16 +38,17 @@ const SUBSCRIBERS: &str = "
 const INSERT_EVENT: &str = "
     -- accept_events: the event
     insert into events
-        (id, tenant_id, event_type, content_type, payload, created_at, trace, directed)
-    values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+        (id, tenant_id, event_type, content_type, payload, created_at, trace, directed, urgent)
+    values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
 
 /// Values, and no `select`: what comes of one SQLite puts aside in a table of its own, for
 /// the triggers' sake.
 const INSERT_DELIVERY: &str = "
     -- accept_events: its deliveries
     insert into deliveries
-        (event_id, destination_id, tenant_id, created_at, payload_bytes, due_at, expires_at)
-    values (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+        (event_id, destination_id, tenant_id, created_at, payload_bytes, due_at, expires_at,
+        urgent)
+    values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
 
 /// The statements of a lone event, for the test of what they cost.
 #[cfg(test)]
@@ -126,6 +127,7 @@ fn insert(
         now.as_micros(),
         event.trace.as_ref().map(TraceContext::stored),
         event.audience.named().is_some(),
+        event.timing.urgent,
     );
     execute(tx, INSERT_EVENT, row)?;
     for destination in to {
@@ -135,11 +137,12 @@ fn insert(
             &tenant,
             now.as_micros(),
             i64::try_from(event.payload.len()).unwrap_or(i64::MAX),
-            event.timing.due_at(now).map(Timestamp::as_micros),
+            event.timing.waits_from(now).map(Timestamp::as_micros),
             event
                 .timing
                 .ends_at(max_ages.get(destination).copied(), now)
                 .map(Timestamp::as_micros),
+            event.timing.is_urgent(now),
         );
         execute(tx, INSERT_DELIVERY, row)?;
     }

@@ -20,7 +20,7 @@ const VIEW: &str = "
 
 const EVENT: &str = "
     -- event
-    select event_type, content_type, length(payload), created_at
+    select event_type, content_type, length(payload), created_at, urgent
     from events where id = ?1 and tenant_id = ?2";
 
 const OF_EVENT: &str = "
@@ -194,6 +194,7 @@ pub(super) fn event(
             content_type: row.get(1)?,
             payload_bytes: row.get(2)?,
             created_at: time(row, 3)?,
+            urgent: row.get(4)?,
         })
     })?;
     let summary = summary.ok_or(CatalogError::NotFound("event"))?;

@@ -16,7 +16,7 @@ use super::rows::execute;
 /// What it was made with, and when it had its last permit. The trigger that revokes permits
 /// (`limit_changes_insert`) says the same.
 const KEPT: &str = "id, event_id, destination_id, tenant_id, try_number, due_at, created_at,
-        admitted_at, tries_before, expires_at, replay_id, payload_bytes, batch_limit";
+        admitted_at, tries_before, expires_at, replay_id, payload_bytes, batch_limit, urgent";
 
 /// Its start, but for when that was.
 const STARTED: &str = "permit, worker_id, crowded, claimed_at, carried_by, batch_size";

@@ -28,7 +28,13 @@ const OLDEST: &str = "
         (
             select due_at from deliveries indexed by deliveries_due
             where destination_id = ?1 and permit is null and due_at is not null
-                and due_at <= ?2
+                and urgent = 1
+            order by due_at limit 1
+        ),
+        (
+            select due_at from deliveries indexed by deliveries_due
+            where destination_id = ?1 and permit is null and due_at is not null
+                and urgent = 0 and due_at <= ?2
             order by due_at limit 1
         )
     from destinations d where d.id = ?1 and d.deleted_at is null";
@@ -109,8 +115,10 @@ fn backlog(
     far: u32,
 ) -> Result<Option<SurveyedBacklog>, Fault> {
     let found = first(tx, OLDEST, (key, now.as_micros()), |row| {
-        let oldest = maybe_time(row, 1)?.into_iter().chain(maybe_time(row, 2)?);
-        Ok((word(row, 0, ("destinations", "tenant_id"))?, oldest.min()))
+        let oldest = [1, 2, 3].map(|at| maybe_time(row, at));
+        let oldest = oldest.into_iter().collect::<Result<Vec<_>, _>>()?;
+        let oldest = oldest.into_iter().flatten().min();
+        Ok((word(row, 0, ("destinations", "tenant_id"))?, oldest))
     })?;
     let Some((tenant, oldest)) = found else {
         return Ok(None);

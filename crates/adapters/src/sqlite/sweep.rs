@@ -45,7 +45,7 @@ const LOOK: &str = "
         (
             select due_at from deliveries indexed by deliveries_due
             where destination_id = ?1 and permit is null and due_at is not null
-            order by due_at limit 1
+            order by urgent desc, due_at limit 1
         ),
         (select next_look_at from pacing where destination_id = ?1)
     from destinations

@@ -196,9 +196,9 @@ impl Database {
         new.id
     }
 
-    /// `count` attempts that wait.
-    pub(crate) async fn accept(&self, destination: DestinationId, count: u32) {
-        let event = |_| NewEvent {
+    /// A new one for a destination.
+    pub(crate) fn event(&self, destination: DestinationId) -> NewEvent {
+        NewEvent {
             id: EventId(self.id()),
             tenant: DEFAULT_TENANT,
             audience: Audience::Destination(destination),
@@ -208,8 +208,12 @@ impl Database {
             idempotency: None,
             trace: None,
             timing: Timing::default(),
-        };
-        let events: Vec<NewEvent> = (0..count).map(event).collect();
+        }
+    }
+
+    /// `count` attempts that wait.
+    pub(crate) async fn accept(&self, destination: DestinationId, count: u32) {
+        let events: Vec<NewEvent> = (0..count).map(|_| self.event(destination)).collect();
         for batch in events.chunks(500) {
             self.store.accept_events(batch).await.unwrap();
         }

@@ -1,6 +1,7 @@
 //! How many entries of indexes a delivery writes, step by step: most of what it costs
 //! Postgres, in time and in the log.
 
+use domain::event::{NewEvent, Timing};
 use engine::ports::{ClaimAnswer, Store};
 
 use crate::coarse::success;
@@ -44,4 +45,23 @@ async fn a_delivery_writes_eleven_entries() {
     assert_eq!(entries(&database, "deliveries").await, 0);
     // One of them, of when it ended, is of a range of pages.
     assert_eq!(entries(&database, "ledger%").await, 4 + 1, "what is over");
+}
+
+/// The lane is in the index of what is due: those who use none pay nothing for it.
+#[tokio::test]
+async fn an_urgent_delivery_is_in_the_indexes_of_what_is_due() {
+    let database = Database::create().await;
+    let destination = database.destination(per_second(20)).await;
+    let timing = Timing {
+        urgent: true,
+        ..Timing::default()
+    };
+    let event = NewEvent {
+        timing,
+        ..database.event(destination)
+    };
+    database.store.accept_events(&[event]).await.unwrap();
+    assert_eq!(entries(&database, "deliveries").await, 4, "what waits");
+    database.permits(destination).await;
+    assert_eq!(entries(&database, "deliveries").await, 3, "a permit");
 }

@@ -62,6 +62,8 @@ pub struct Candidate {
     /// What waits and is due, in the order in which it goes, up to
     /// [`super::read_ahead`]; where requests are batches, what opens them.
     pub due: Vec<AttemptId>,
+    /// How many wait in the urgent lane, counted as far.
+    pub urgent: u32,
     /// When the earliest of the others is due.
     pub next_due: Option<Timestamp>,
 }
@@ -72,6 +74,7 @@ impl Candidate {
     pub fn backlog(&self) -> Backlog {
         Backlog {
             due: u32::try_from(self.due.len()).unwrap_or(u32::MAX),
+            urgent: self.urgent,
             next_due: self.next_due,
         }
     }

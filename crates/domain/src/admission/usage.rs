@@ -116,6 +116,8 @@ pub fn next_due(
 pub struct Backlog {
     /// Attempts due now, counted up to [`super::read_ahead`] and no further.
     pub due: u32,
+    /// How many wait in the urgent lane, counted as far.
+    pub urgent: u32,
     /// When the earliest of the others is due.
     pub next_due: Option<Timestamp>,
 }

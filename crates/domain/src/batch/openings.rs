@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use super::{BatchRules, Line, Room};
 use crate::time::Timestamp;
+use crate::turns::{Lane, Lanes, turn};
 
 /// When to look again if more waits than was read: what was read is on its way
 /// by then.
@@ -27,27 +28,24 @@ pub struct Waiting {
     pub limit: Option<u32>,
 }
 
-/// An attempt that opens a batch: one that waits, by its place in the list it
-/// is in.
+/// An attempt that opens a batch: one that waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Leader {
-    /// Of [`Lines::firsts`].
-    First(usize),
-    /// Of [`Lines::due`].
-    Due(usize),
+pub struct Leader {
+    /// Of which list.
+    pub lane: Lane,
+    /// Where in it.
+    pub place: usize,
 }
 
 /// What waits at a destination, and what was promised of it.
 #[derive(Debug, Clone, Default)]
 pub struct Lines {
-    /// First attempts that were never admitted, in the order in which they go.
-    pub firsts: Vec<Waiting>,
-    /// All others that are due, in the order in which they go.
-    pub due: Vec<Waiting>,
+    /// What waits and is due, each lane in the order in which it goes.
+    pub waiting: Lanes<Vec<Waiting>>,
     /// The leaders that have permits and may still start, in the order of their
-    /// slots, and whether each is a first attempt.
-    pub promised: Vec<(bool, Waiting)>,
-    /// There are more of either than were read.
+    /// slots, and the lane that each is of.
+    pub promised: Vec<(Lane, Waiting)>,
+    /// There are more of some than were read.
     pub cut: bool,
 }
 
@@ -60,11 +58,11 @@ pub struct Openings {
     pub next_due: Option<Timestamp>,
 }
 
-/// Which batches are due now, at most `most`. First attempts and the others
-/// open them in turn, by the number of the permit (`crate::turns`).
+/// Which batches are due now, at most `most`. The lanes open them in turn, by the number of
+/// the permit (`crate::turns`).
 ///
 /// A first attempt opens one when that is full or it has waited for `max_wait`.
-/// What is due has waited before, and opens one at once.
+/// What is urgent opens one at once, and so does what is due, which has waited before.
 #[must_use]
 pub fn openings(
     rules: &BatchRules,
@@ -73,29 +71,24 @@ pub fn openings(
     now: Timestamp,
 ) -> Openings {
     let mut queues = Queues::of(lines);
-    for (first, leader) in &lines.promised[..] {
-        queues.fill(rules, *first, leader);
+    for (lane, leader) in &lines.promised[..] {
+        queues.fill(rules, *lane, leader);
     }
     let mut leaders = Vec::new();
-    let mut first_is_next = number.rem_euclid(2) == 1;
-    while leaders.len() < most as usize {
-        let first = || queues.first_due(rules, now).map(Leader::First);
-        let other = || queues.other_due().map(Leader::Due);
-        let leader = match first_is_next {
-            true => first().or_else(other),
-            false => other().or_else(first),
-        };
+    for number in (number..).take(most as usize) {
+        let next = queues.next(rules, now);
+        let waits = next.map(|place| place.is_some());
+        let leader = turn(number, waits).and_then(|lane| {
+            let place = *next.of(lane);
+            place.map(|place| Leader { lane, place })
+        });
         let Some(leader) = leader else {
             break;
         };
-        queues.open(rules, lines, leader);
+        queues.open(rules, leader);
         leaders.push(leader);
-        first_is_next = !first_is_next;
     }
-    let waits = queues
-        .firsts
-        .front()
-        .map(|first| lines.firsts[*first].since);
+    let waits = (queues.firsts.front()).map(|first| lines.waiting.firsts[*first].since);
     let at_last = waits.map(|since| since + rules.max_wait);
     let cut = lines.cut.then(|| now + LOOK_WHEN_CUT);
     Openings {
@@ -106,7 +99,8 @@ pub fn openings(
 
 /// What is left of each line: places in the lists.
 struct Queues<'a> {
-    lines: &'a Lines,
+    waiting: &'a Lanes<Vec<Waiting>>,
+    urgent: VecDeque<usize>,
     firsts: VecDeque<usize>,
     /// Those in no class under `None`.
     due: BTreeMap<Option<u32>, VecDeque<usize>>,
@@ -114,28 +108,40 @@ struct Queues<'a> {
 
 impl<'a> Queues<'a> {
     fn of(lines: &'a Lines) -> Self {
+        let waiting = &lines.waiting;
         let mut due: BTreeMap<Option<u32>, VecDeque<usize>> = BTreeMap::new();
-        for (place, waiting) in lines.due.iter().enumerate() {
-            due.entry(waiting.limit).or_default().push_back(place);
+        for (place, one) in waiting.others.iter().enumerate() {
+            due.entry(one.limit).or_default().push_back(place);
         }
         Self {
-            lines,
-            firsts: (0..lines.firsts.len()).collect(),
+            waiting,
+            urgent: (0..waiting.urgent.len()).collect(),
+            firsts: (0..waiting.firsts.len()).collect(),
             due,
+        }
+    }
+
+    /// Who would open a batch now, of each lane.
+    fn next(&self, rules: &BatchRules, now: Timestamp) -> Lanes<Option<usize>> {
+        Lanes {
+            urgent: self.urgent.front().copied(),
+            firsts: self.first_due(rules, now),
+            others: self.other_due(),
         }
     }
 
     /// The next first attempt, if its batch is due.
     fn first_due(&self, rules: &BatchRules, now: Timestamp) -> Option<usize> {
+        let firsts = &self.waiting.firsts;
         let next = *self.firsts.front()?;
-        let leader = &self.lines.firsts[next];
+        let leader = &firsts[next];
         if now.since(leader.since) >= rules.max_wait {
             return Some(next);
         }
         let mut room = Room::beside(rules, None, leader.bytes);
         let mut others = self.firsts.iter().skip(1);
         while room.events() > 0 {
-            if !room.take(self.lines.firsts[*others.next()?].bytes) {
+            if !room.take(firsts[*others.next()?].bytes) {
                 break;
             }
         }
@@ -151,27 +157,27 @@ impl<'a> Queues<'a> {
             .copied()
     }
 
-    fn open(&mut self, rules: &BatchRules, lines: &Lines, leader: Leader) {
-        let (first, waiting) = match leader {
-            Leader::First(place) => (true, lines.firsts[place]),
-            Leader::Due(place) => (false, lines.due[place]),
-        };
-        let line = match first {
-            true => Some(&mut self.firsts),
-            false => self.due.get_mut(&waiting.limit),
+    fn open(&mut self, rules: &BatchRules, Leader { lane, place }: Leader) {
+        let leader = self.waiting.of(lane)[place];
+        let line = match lane {
+            Lane::Urgent => Some(&mut self.urgent),
+            Lane::First => Some(&mut self.firsts),
+            Lane::Other => self.due.get_mut(&leader.limit),
         };
         line.map(VecDeque::pop_front);
-        self.fill(rules, first, &waiting);
+        self.fill(rules, lane, &leader);
     }
 
     /// Takes out what a leader's batch holds beside it.
-    fn fill(&mut self, rules: &BatchRules, first: bool, leader: &Waiting) {
+    fn fill(&mut self, rules: &BatchRules, lane: Lane, leader: &Waiting) {
         let mut room = Room::beside(rules, leader.limit, leader.bytes);
-        for line in Line::of(first, leader.limit).into_iter().flatten() {
-            let (queue, list) = match line {
-                Line::Firsts => (Some(&mut self.firsts), &self.lines.firsts),
-                Line::Due => (self.due.get_mut(&None), &self.lines.due),
-                Line::Class(limit) => (self.due.get_mut(&Some(limit)), &self.lines.due),
+        for line in Line::of(lane, leader.limit).into_iter().flatten() {
+            let list = self.waiting.of(line.lane());
+            let queue = match line {
+                Line::Urgent => Some(&mut self.urgent),
+                Line::Firsts => Some(&mut self.firsts),
+                Line::Due => self.due.get_mut(&None),
+                Line::Class(limit) => self.due.get_mut(&Some(limit)),
             };
             let Some(queue) = queue else {
                 continue;

@@ -118,7 +118,7 @@ impl Unknown {
 ///         state: DestinationState::Active,
 ///         policy: &limits.policy(),
 ///         usage: &Usage::default(),
-///         backlog: &Backlog { due: 96, next_due: None },
+///         backlog: &Backlog { due: 96, urgent: 0, next_due: None },
 ///         around: Around::default(),
 ///         no_token: None,
 ///         workers: 1,

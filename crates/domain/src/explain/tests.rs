@@ -64,6 +64,7 @@ fn free() -> Case {
         usage: Usage::default(),
         backlog: Backlog {
             due: 3,
+            urgent: 0,
             next_due: None,
         },
         around: Around::default(),
@@ -161,6 +162,7 @@ fn of_its_owner() -> Vec<Row> {
             Case::with(|case| {
                 case.backlog = Backlog {
                     due: 0,
+                    urgent: 0,
                     next_due: Some(ms(60_000)),
                 }
             }),
@@ -535,6 +537,7 @@ fn what_is_to_be_retried_drains_no_sooner_than_it_is_due() {
     let case = Case::with(|case| {
         case.backlog = Backlog {
             due: 0,
+            urgent: 0,
             next_due: Some(ms(45 * 60_000)),
         };
     });
@@ -659,6 +662,7 @@ fn drained(case: &Case, backlog: u32, took: &[Duration]) -> Timestamp {
         usage.in_flight = u32::try_from(ends.len()).unwrap();
         let waits = Backlog {
             due: left,
+            urgent: 0,
             next_due: None,
         };
         let decision = admit(&case.policy, &usage, &waits, 1_000, now);
@@ -783,4 +787,21 @@ fn when_a_token_comes_is_up_to_its_server() {
         case.no_token = Some("the token server answered 401");
     });
     assert_eq!(case.drains(5), Err(Unknown::NoToken));
+}
+
+#[test]
+fn what_waits_behind_urgent_events_is_told() {
+    let told = |urgent| {
+        Case::with(|case| case.backlog.urgent = urgent)
+            .explained()
+            .words
+    };
+    let ends = |words: &str, end| assert!(words.ends_with(end), "{words}");
+    assert!(!told(0).contains("urgent"));
+    ends(
+        &told(1),
+        " One urgent event goes before other first attempts.",
+    );
+    let many = " 12 urgent events or more go before other first attempts, three of four.";
+    ends(&told(12), many);
 }

@@ -230,6 +230,17 @@ impl Circumstances<'_> {
         }
     }
 
+    /// Who goes before most of what waits.
+    pub(super) fn urgent_words(&self) -> Option<String> {
+        match self.backlog.urgent {
+            0 => None,
+            1 => Some(" One urgent event goes before other first attempts.".to_owned()),
+            many => Some(format!(
+                " {many} urgent events or more go before other first attempts, three of four."
+            )),
+        }
+    }
+
     fn window_words(&self) -> String {
         match self.closed(|gate| matches!(gate, Gate::Window(_))) {
             Some(Gate::Window(limit)) => {

@@ -163,7 +163,17 @@ impl World {
             ..Usage::default()
         };
         let (due, next_due) = (self.due, None);
-        let decision = admit(&policy, &usage, &Backlog { due, next_due }, 500, self.now);
+        let decision = admit(
+            &policy,
+            &usage,
+            &Backlog {
+                due,
+                urgent: 0,
+                next_due,
+            },
+            500,
+            self.now,
+        );
         for slot in decision.slots {
             if slot.not_before >= self.now + STEP {
                 break;

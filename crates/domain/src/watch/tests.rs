@@ -12,6 +12,7 @@ use crate::smart::Effective;
 const NOW: Timestamp = Timestamp::from_millis(1_700_000_000_000);
 const DUE: Backlog = Backlog {
     due: 3,
+    urgent: 0,
     next_due: None,
 };
 const MINUTE: Duration = Duration::from_secs(60);

@@ -218,6 +218,7 @@ impl<'a> World<'a> {
         let due = u32::try_from(due).unwrap_or(u32::MAX);
         Backlog {
             due: due.min(read_ahead(self.policy)),
+            urgent: 0,
             next_due: self.arrivals.get(arrived).map(|next| next.due_at),
         }
     }

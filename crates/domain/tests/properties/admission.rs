@@ -436,6 +436,7 @@ fn a_coarse_limit_counts_a_bucket_until_its_end() {
     };
     let backlog = Backlog {
         due: 10,
+        urgent: 0,
         next_due: None,
     };
     let decision = admit(&limit.policy(), &usage, &backlog, u32::MAX, now);

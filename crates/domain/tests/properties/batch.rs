@@ -7,6 +7,7 @@ use domain::batch::{
 use domain::ids::EventId;
 use domain::retry::RetrySettings;
 use domain::time::Timestamp;
+use domain::turns::{Lane, Lanes};
 use proptest::prelude::*;
 use std::time::Duration;
 use uuid::Uuid;
@@ -37,15 +38,23 @@ fn rules() -> impl Strategy<Value = BatchRules> {
     })
 }
 
+fn lane() -> impl Strategy<Value = Lane> {
+    prop::sample::select(vec![Lane::Urgent, Lane::First, Lane::Other])
+}
+
 fn lines() -> impl Strategy<Value = Lines> {
-    let promised = prop::collection::vec((any::<bool>(), waiting(true)), 0..3);
-    (line(false, 40), line(true, 40), promised).prop_map(|(firsts, due, promised)| Lines {
-        firsts,
-        due,
+    let promised = prop::collection::vec((lane(), waiting(true)), 0..3);
+    let lines = (line(false, 20), line(false, 40), line(true, 40), promised);
+    lines.prop_map(|(urgent, firsts, others, promised)| Lines {
+        waiting: Lanes {
+            urgent,
+            firsts,
+            others,
+        },
         promised: (promised.into_iter())
-            .map(|(first, one)| {
-                let limit = one.limit.filter(|_| !first);
-                (first, Waiting { limit, ..one })
+            .map(|(lane, one)| {
+                let limit = one.limit.filter(|_| lane == Lane::Other);
+                (lane, Waiting { limit, ..one })
             })
             .collect(),
         cut: false,
@@ -53,42 +62,32 @@ fn lines() -> impl Strategy<Value = Lines> {
 }
 
 /// What claims take, one leader after the other, slowly and by the words of the
-/// port: the places of each batch in the two lists, the leader's first.
-fn claimed(rules: &BatchRules, lines: &Lines, leaders: &[Leader]) -> Vec<Vec<(bool, usize)>> {
-    let keys = leaders.iter().map(|leader| match leader {
-        Leader::First(place) => (true, *place),
-        Leader::Due(place) => (false, *place),
-    });
-    let mut gone: Vec<(bool, usize)> = Vec::new();
-    let of = |(first, place): (bool, usize)| match first {
-        true => lines.firsts[place],
-        false => lines.due[place],
-    };
-    let promised = lines
-        .promised
-        .iter()
-        .map(|(first, one)| (None, *first, *one));
+/// port: the places of each batch in the lists, the leader's first.
+fn claimed(rules: &BatchRules, lines: &Lines, leaders: &[Leader]) -> Vec<Vec<(Lane, usize)>> {
+    let keys = leaders.iter().map(|leader| (leader.lane, leader.place));
+    let mut gone: Vec<(Lane, usize)> = Vec::new();
+    let of = |(lane, place): (Lane, usize)| lines.waiting.of(lane)[place];
+    let promised = lines.promised.iter().map(|(lane, one)| (None, *lane, *one));
     let led = keys.map(|key| (Some(key), key.0, of(key)));
     let mut batches = Vec::new();
-    for (key, first, leader) in promised.chain(led).collect::<Vec<_>>() {
+    for (key, lane, leader) in promised.chain(led).collect::<Vec<_>>() {
         let mut room = Room::beside(rules, leader.limit, leader.bytes);
         gone.extend(key);
         let mut batch: Vec<_> = key.into_iter().collect();
-        for line in Line::of(first, leader.limit).into_iter().flatten() {
-            let (firsts, class) = match line {
-                Line::Firsts => (true, None),
-                Line::Due => (false, None),
-                Line::Class(limit) => (false, Some(limit)),
+        for line in Line::of(lane, leader.limit).into_iter().flatten() {
+            let class = match line {
+                Line::Class(limit) => Some(limit),
+                Line::Urgent | Line::Firsts | Line::Due => None,
             };
-            let list = if firsts { &lines.firsts } else { &lines.due };
-            for (place, one) in list.iter().enumerate() {
-                let free = one.limit == class && !gone.contains(&(firsts, place));
+            for (place, one) in lines.waiting.of(line.lane()).iter().enumerate() {
+                let key = (line.lane(), place);
+                let free = one.limit == class && !gone.contains(&key);
                 if free && room.events() > 0 {
                     if !room.take(one.bytes) {
                         break;
                     }
-                    gone.push((firsts, place));
-                    batch.push((firsts, place));
+                    gone.push(key);
+                    batch.push(key);
                 }
             }
         }
@@ -112,14 +111,13 @@ proptest! {
         let batches = claimed(&rules, &lines, &openings.leaders);
         let mut seen = Vec::new();
         for batch in batches {
-            let of = |(first, place): &(bool, usize)| match first {
-                true => lines.firsts[*place],
-                false => lines.due[*place],
-            };
+            let of = |(lane, place): &(Lane, usize)| lines.waiting.of(*lane)[*place];
             let bytes: u32 = batch.iter().map(|key| of(key).bytes).sum();
             let limit = of(&batch[0]).limit.unwrap_or(rules.max_events);
             prop_assert!(batch.len() <= rules.max_events.min(limit) as usize);
             prop_assert!(batch.len() == 1 || bytes <= rules.max_bytes);
+            let urgent = batch.iter().filter(|(lane, _)| *lane == Lane::Urgent).count();
+            prop_assert!(urgent == 0 || urgent == batch.len(), "what is urgent goes alone");
             for key in batch {
                 prop_assert!(!seen.contains(&key));
                 seen.push(key);
@@ -135,11 +133,14 @@ proptest! {
         let openings = decided(&rules, &lines, number, 1_000);
         let batches = claimed(&rules, &lines, &openings.leaders);
         let taken = |key| batches.iter().any(|batch| batch.contains(&key));
-        for place in 0..lines.due.len() {
-            prop_assert!(taken((false, place)), "what is due goes at once");
+        for lane in [Lane::Urgent, Lane::Other] {
+            for place in 0..lines.waiting.of(lane).len() {
+                prop_assert!(taken((lane, place)), "{:?} goes at once", lane);
+            }
         }
-        let left = (0..lines.firsts.len()).filter(|place| !taken((true, *place)));
-        let left: Vec<_> = left.map(|place| lines.firsts[place]).collect();
+        let firsts = &lines.waiting.firsts;
+        let left = (0..firsts.len()).filter(|place| !taken((Lane::First, *place)));
+        let left: Vec<_> = left.map(|place| firsts[place]).collect();
         for one in &left {
             prop_assert!(NOW.since(one.since) < rules.max_wait);
         }

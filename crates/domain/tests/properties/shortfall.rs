@@ -76,7 +76,7 @@ proptest! {
                 waits_since: Some(began + world.now.since(began).mul_f64(waits)),
                 ..Around::default()
             };
-            let backlog = Backlog { due: 10, next_due: None };
+            let backlog = Backlog { due: 10, urgent: 0, next_due: None };
             let found = shortfall(&policy, &world.usage_for(true), &backlog, around, world.now);
             prop_assert_eq!(found, None, "{:?} after the beginning", world.now.since(began));
         }

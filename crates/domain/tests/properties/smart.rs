@@ -81,7 +81,17 @@ fn a_pace_is_counted_from_claims() {
         ..Usage::default()
     };
     let (due, next_due) = (5, None);
-    let decision = admit(&policy, &usage, &Backlog { due, next_due }, 500, at(10_000));
+    let decision = admit(
+        &policy,
+        &usage,
+        &Backlog {
+            due,
+            urgent: 0,
+            next_due,
+        },
+        500,
+        at(10_000),
+    );
     let slots: Vec<_> = (decision.slots.iter())
         .map(|slot| slot.not_before)
         .collect();

@@ -128,7 +128,7 @@ proptest! {
         places in any_number(),
         now in any_time(),
     ) {
-        let backlog = Backlog { due: backlog.0, next_due: backlog.1 };
+        let backlog = Backlog { due: backlog.0, urgent: 0, next_due: backlog.1 };
         let decision = admit(&policy, &usage, &backlog, places, now);
         prop_assert!(decision.slots.len() as u64 <= u64::from(backlog.due.min(places)));
         prop_assert!(decision.slots.is_sorted_by_key(|slot| slot.not_before));
@@ -168,7 +168,7 @@ proptest! {
             Outstanding { not_before: deadline - Duration::from_secs(2), deadline }
         });
         let usage = Usage { outstanding: outstanding.collect(), starts, ..Usage::default() };
-        let backlog = Backlog { due, next_due: None };
+        let backlog = Backlog { due, urgent: 0, next_due: None };
         let slower = starts_of(&admit(&small, &usage, &backlog, 1_000, now));
         let faster = starts_of(&admit(&large, &usage, &backlog, 1_000, now));
         // The larger limit may have the smaller horizon.
@@ -211,7 +211,7 @@ proptest! {
         let (mut runs, mut given) = (0_usize, 0_usize);
         while now < until {
             runs += 1;
-            let backlog = Backlog { due, next_due: None };
+            let backlog = Backlog { due, urgent: 0, next_due: None };
             let decision = admit(&policy, &usage, &backlog, places, now);
             given += decision.slots.len();
             usage.meter = decision.meter;
@@ -269,6 +269,7 @@ fn an_empty_bucket_counts_nothing() {
     };
     let backlog = Backlog {
         due: 5,
+        urgent: 0,
         next_due: None,
     };
     let decision = admit(&limit.policy(), &usage, &backlog, 1_000, now);
@@ -320,6 +321,7 @@ fn a_huge_limit_is_decided_from_two_hundred_buckets() {
         };
         let backlog = Backlog {
             due: u32::MAX,
+            urgent: 0,
             next_due: None,
         };
         let decision = admit(&settings.policy(), &usage, &backlog, u32::MAX, now);

@@ -356,6 +356,7 @@ impl World {
         let usage = self.usage();
         let backlog = Backlog {
             due,
+            urgent: 0,
             next_due: None,
         };
         let decision = admit(&self.policy, &usage, &backlog, places, self.now);

@@ -284,6 +284,8 @@ pub struct EventSummary {
     pub content_type: String,
     /// The payload's size.
     pub payload_bytes: u32,
+    /// Its first attempts go before those of other events.
+    pub urgent: bool,
     /// When it was accepted.
     pub created_at: Timestamp,
 }

@@ -431,6 +431,8 @@ pub struct FoundEvent {
     pub event_type: Option<String>,
     /// The payload's size.
     pub payload_bytes: u32,
+    /// Its first attempts go before those of other events.
+    pub urgent: bool,
     /// When it was accepted.
     pub created_at: Timestamp,
     /// How many attempts it has.

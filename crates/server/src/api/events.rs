@@ -71,6 +71,10 @@ pub struct PostEvent {
     #[serde(default)]
     #[schema(format = DateTime)]
     pub expires_at: Option<String>,
+    /// Its first attempts go before those of other events: while both wait at a destination,
+    /// three of four.
+    #[serde(default)]
+    pub urgent: bool,
 }
 
 /// Several events.
@@ -130,6 +134,8 @@ pub struct ListedEvent {
     pub event_type: Option<String>,
     /// The payload's size.
     pub payload_bytes: u32,
+    /// Whether it was posted as urgent.
+    pub urgent: bool,
     /// When it was accepted.
     #[schema(format = DateTime)]
     pub created_at: String,
@@ -150,6 +156,7 @@ impl From<FoundEvent> for ListedEvent {
             id: event.id.0,
             event_type: event.event_type,
             payload_bytes: event.payload_bytes,
+            urgent: event.urgent,
             created_at: text::time(event.created_at),
             attempts: event.attempts,
             destinations: event.destinations,
@@ -243,6 +250,8 @@ pub struct Event {
     pub content_type: String,
     /// The payload's size.
     pub payload_bytes: u32,
+    /// Whether it was posted as urgent.
+    pub urgent: bool,
     /// When it was accepted.
     #[schema(format = DateTime)]
     pub created_at: String,
@@ -280,6 +289,7 @@ impl PostEvent {
             timing: Timing {
                 deliver_at: text::parsed_time("deliver_at", self.deliver_at.as_deref())?,
                 expires_at: text::parsed_time("expires_at", self.expires_at.as_deref())?,
+                urgent: self.urgent,
             },
         })
     }
@@ -329,6 +339,7 @@ fn event_view(event: EventSummary, attempts: Vec<Attempt>) -> Event {
         event_type: event.event_type,
         content_type: event.content_type,
         payload_bytes: event.payload_bytes,
+        urgent: event.urgent,
         created_at: text::time(event.created_at),
         attempts,
     }

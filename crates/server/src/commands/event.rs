@@ -105,6 +105,10 @@ pub struct Send {
     #[arg(long, value_name = "TIME")]
     pub expires_at: Option<String>,
 
+    /// Its first attempts go before those of other events.
+    #[arg(long)]
+    pub urgent: bool,
+
     /// The payload; `-` reads it from standard input, `@FILE` from a file.
     #[arg(value_name = "PAYLOAD")]
     pub payload: String,
@@ -134,6 +138,8 @@ struct Body<'a> {
     deliver_at: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     expires_at: Option<&'a str>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    urgent: bool,
 }
 
 /// Does it, and prints what it got.
@@ -195,6 +201,7 @@ async fn post(send: Send) -> anyhow::Result<()> {
         idempotency_key: send.idempotency_key.as_deref(),
         deliver_at: send.deliver_at.as_deref(),
         expires_at: send.expires_at.as_deref(),
+        urgent: send.urgent,
     };
     let accepted: Accepted = client.send(Method::POST, "/v1/events", &body).await?;
     if let (true, Some(event_type)) = (accepted.destinations.is_empty(), &send.event_type) {
@@ -253,9 +260,10 @@ fn bounded(mut input: impl Read) -> anyhow::Result<Vec<u8>> {
 
 fn print(event: &Event) -> anyhow::Result<()> {
     output::line(&format!(
-        "{}  {}  {} bytes of {}  accepted {}",
+        "{}  {}{}  {} bytes of {}  accepted {}",
         event.id,
         event.event_type.as_deref().unwrap_or("(no type)"),
+        if event.urgent { "  urgent" } else { "" },
         event.payload_bytes,
         event.content_type,
         event.created_at,

@@ -146,6 +146,7 @@ struct EventPage {
     event_type: String,
     content_type: String,
     bytes: String,
+    urgent: bool,
     at: String,
     /// What it carries, for who may see it.
     payload: Option<String>,
@@ -190,6 +191,7 @@ pub(super) async fn show(
         event_type: event.event_type.unwrap_or(NONE.to_owned()),
         content_type: event.content_type,
         bytes: words::count(event.payload_bytes, u32::MAX),
+        urgent: event.urgent,
         at: words::time(event.created_at),
         payload,
         about_payload,

@@ -123,11 +123,13 @@ fn digest(event: &NewEvent) -> [u8; 32] {
     let Timing {
         deliver_at,
         expires_at,
+        urgent,
     } = event.timing;
     for at in [deliver_at, expires_at] {
         let micros = at.map(|at| at.as_micros().to_le_bytes());
         part(micros.as_ref().map(|bytes| &bytes[..]));
     }
+    part(urgent.then_some(&[]));
     digest.finalize().into()
 }
 
@@ -190,8 +192,8 @@ mod tests {
         assert!(matches!(checked(large), Err(ServiceError::TooLarge { .. })));
         let late = EventDraft {
             timing: Timing {
-                deliver_at: None,
                 expires_at: Some(Timestamp::from_millis(999)),
+                ..Timing::default()
             },
             ..draft()
         };
@@ -234,14 +236,21 @@ mod tests {
             EventDraft {
                 timing: Timing {
                     deliver_at: Some(Timestamp::from_millis(2_000)),
-                    expires_at: None,
+                    ..Timing::default()
                 },
                 ..draft()
             },
             EventDraft {
                 timing: Timing {
-                    deliver_at: None,
                     expires_at: Some(Timestamp::from_millis(2_000)),
+                    ..Timing::default()
+                },
+                ..draft()
+            },
+            EventDraft {
+                timing: Timing {
+                    urgent: true,
+                    ..Timing::default()
                 },
                 ..draft()
             },

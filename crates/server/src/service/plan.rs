@@ -239,6 +239,7 @@ impl Plan {
                     usage: &Usage::default(),
                     backlog: &Backlog {
                         due: backlog,
+                        urgent: 0,
                         next_due: None,
                     },
                     around: Around::default(),

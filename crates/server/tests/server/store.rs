@@ -269,6 +269,7 @@ impl Catalog for FakeStore {
             event_type: event.event_type.clone(),
             content_type: event.content_type.clone(),
             payload_bytes: event.payload.len() as u32,
+            urgent: event.timing.urgent,
             created_at: NOON,
         };
         let attempts = state.attempts.iter().filter(|attempt| attempt.event == id);

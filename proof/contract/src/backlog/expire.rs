@@ -129,6 +129,7 @@ pub async fn an_event_says_when_it_is_due_and_too_old(world: &BacklogWorld) {
         timing: Timing {
             deliver_at,
             expires_at,
+            ..Timing::default()
         },
         ..world.event(to)
     };
@@ -164,7 +165,7 @@ pub async fn what_is_meant_for_later_starts_then(world: &BacklogWorld) {
     let later = world.now().await + AGE;
     let timing = Timing {
         deliver_at: Some(later),
-        expires_at: None,
+        ..Timing::default()
     };
     let events = [
         NewEvent {

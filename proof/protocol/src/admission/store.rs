@@ -58,6 +58,7 @@ impl Admission {
     pub(super) fn decision(&self, state: &State) -> Decision {
         let backlog = Backlog {
             due: u32::try_from(self.eligible(state).count()).expect("a few rows"),
+            urgent: 0,
             next_due: None,
         };
         admit(

@@ -8,6 +8,7 @@ use domain::operations::OperationalEvent;
 use domain::permit::Permit;
 use domain::smart::Effective;
 use domain::time::Timestamp;
+use domain::turns::{Lane, Lanes};
 use engine::ports::{Catalog, LimitHistory};
 use rusqlite::{Connection, Params, Row as SqlRow};
 
@@ -36,7 +37,7 @@ const ROWS_OF_EVENT: &str = rows!("where event_id = ?1 order by id");
 
 const IS_FIRST: &str = "
     select 1 from attempts a
-    where a.id = ?1 and coalesce(a.due_at <= a.created_at, 1)
+    where a.id = ?1 and a.urgent = 0 and coalesce(a.due_at <= a.created_at, 1)
         and exists (select 1 from events where id = a.event_id)
         and not exists (
             select 1 from deliveries earlier
@@ -81,20 +82,28 @@ const UNDER_WAY: &str = "
                 and carried_by is null)";
 
 /// Of each kind more than a run looks at.
-const BOTH_WAIT: &str = "
-    with firsts as (
+const LANES_WAIT: &str = "
+    with urgent as (
+        select coalesce(expires_at <= ?2, 0) as expired from deliveries indexed by deliveries_due
+        where destination_id = ?1 and permit is null and due_at is not null and urgent = 1
+        order by due_at, id limit 600
+    ), firsts as (
         select coalesce(a.expires_at <= ?2, 0) as expired
         from json_each(line(?1, 0, 600)) l cross join deliveries a on a.id = l.value
     ), others as (
         select coalesce(expires_at <= ?2, 0) as expired from deliveries indexed by deliveries_due
-        where destination_id = ?1 and permit is null and due_at is not null and due_at <= ?2
+        where destination_id = ?1 and permit is null and due_at is not null and urgent = 0
+            and due_at <= ?2
         order by due_at, id limit 600
     )
-    select exists (select 1 from firsts) and exists (select 1 from others)
+    select exists (select 1 from urgent), exists (select 1 from firsts),
+        exists (select 1 from others)
+    where not exists (select 1 from urgent where expired)
         and not exists (select 1 from firsts where expired)
         and not exists (select 1 from others where expired)";
 
-const GIVEN: &str = "select due_at is null from deliveries where id = ?1 and admitted_at = ?2";
+const GIVEN: &str = "
+    select urgent, due_at is null from deliveries where id = ?1 and admitted_at = ?2";
 
 /// By its answers. A change holds it too, for a millisecond.
 const HELD_UNTIL: &str = "select held_until from health where destination_id = ?1";
@@ -348,23 +357,40 @@ impl SimulatedStore {
         under_way.unwrap_or_default()
     }
 
-    /// Whether a run at `now` has left both first attempts and others that it
-    /// could have admitted, and nothing that is too old stood before them.
-    pub(crate) fn both_wait(&self, destination: DestinationId, now: Timestamp) -> bool {
+    /// Of which lanes a run at `now` has left what it could have admitted; `None` where
+    /// something that is too old stood before that.
+    pub(crate) fn lanes_wait(
+        &self,
+        destination: DestinationId,
+        now: Timestamp,
+    ) -> Option<Lanes<bool>> {
         let key = (text(destination), now.as_micros());
-        first(&self.connection(), BOTH_WAIT, key, |row| row.get(0)).unwrap_or_default()
+        first(&self.connection(), LANES_WAIT, key, |row| {
+            Ok(Lanes {
+                urgent: row.get(0)?,
+                firsts: row.get(1)?,
+                others: row.get(2)?,
+            })
+        })
     }
 
-    /// How many of these permits were given at `now` to first attempts, and how
-    /// many to others.
-    pub(crate) fn turns(&self, permits: &[Permit], now: Timestamp) -> (usize, usize) {
+    /// How many of these permits were given at `now` to each lane.
+    pub(crate) fn turns(&self, permits: &[Permit], now: Timestamp) -> Lanes<usize> {
         let connection = self.connection();
-        let given = permits.iter().filter_map(|permit| {
+        let mut turns = Lanes::default();
+        for permit in permits {
             let key = (permit.attempt.0, now.as_micros());
-            first(&connection, GIVEN, key, |row| row.get::<_, bool>(0))
-        });
-        let (firsts, others): (Vec<_>, Vec<_>) = given.partition(|is_first| *is_first);
-        (firsts.len(), others.len())
+            let lane = first(&connection, GIVEN, key, |row| {
+                Ok(Lane::of(row.get(0)?, row.get(1)?))
+            });
+            match lane {
+                Some(Lane::Urgent) => turns.urgent += 1,
+                Some(Lane::First) => turns.firsts += 1,
+                Some(Lane::Other) => turns.others += 1,
+                None => {}
+            }
+        }
+        turns
     }
 
     /// Nothing of it starts before that.

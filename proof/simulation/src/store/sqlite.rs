@@ -104,13 +104,14 @@ const WAIT_AGAIN: &str = "
     where id = ?1 and state = 'admitted'";
 
 const INSERT_EVENT: &str = "
-    insert into events (id, tenant_id, event_type, content_type, payload, created_at)
-    values (?1, ?2, ?3, ?4, ?5, ?6)";
+    insert into events (id, tenant_id, event_type, content_type, payload, created_at, urgent)
+    values (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
 
 const INSERT_ATTEMPT: &str = "
     insert into deliveries
-        (id, event_id, destination_id, tenant_id, created_at, payload_bytes, due_at, expires_at)
-    select ?1, ?2, ?3, ?4, ?5, ?6, ?7, coalesce(min(by_age, ?8), by_age, ?8)
+        (id, event_id, destination_id, tenant_id, created_at, payload_bytes, due_at, expires_at,
+        urgent)
+    select ?1, ?2, ?3, ?4, ?5, ?6, ?7, coalesce(min(by_age, ?8), by_age, ?8), ?9
     from (
         select coalesce(?7, ?5) + max_age_ms * 1000 as by_age from destinations where id = ?3
     )";
@@ -504,11 +505,12 @@ impl SimulatedStore {
             let connection = self.connection();
             let (id, tenant) = (text(event.id), text(event.tenant));
             let (kind, media, payload) = (&event.event_type, &event.content_type, &event.payload);
-            let row = params![id, tenant, kind, media, &payload[..], at];
+            let timing = event.timing;
+            let row = params![id, tenant, kind, media, &payload[..], at, timing.urgent];
             execute(&connection, INSERT_EVENT, row);
             let bytes = i64::try_from(payload.len()).unwrap_or(i64::MAX);
-            let due_at = event.timing.due_at(unseen.since).map(Timestamp::as_micros);
-            let expires_at = event.timing.expires_at.map(Timestamp::as_micros);
+            let due_at = timing.waits_from(unseen.since).map(Timestamp::as_micros);
+            let expires_at = timing.expires_at.map(Timestamp::as_micros);
             let row = params![
                 attempt.0,
                 id,
@@ -517,7 +519,8 @@ impl SimulatedStore {
                 at,
                 bytes,
                 due_at,
-                expires_at
+                expires_at,
+                timing.is_urgent(unseen.since)
             ];
             execute(&connection, INSERT_ATTEMPT, row);
             if let Some(asked) = &event.idempotency {

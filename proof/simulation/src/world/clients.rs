@@ -52,7 +52,10 @@ impl World<'_> {
                 note_left(events - next);
                 let end = events.min(next + at_once);
                 let event = |n, tried| {
-                    let timing = timing(&for_later, to, store.now());
+                    let timing = Timing {
+                        urgent: is_urgent(operation, n),
+                        ..timing(&for_later, to, store.now())
+                    };
                     let event = NewEvent {
                         timing,
                         ..event(operation, n, tried, to)
@@ -91,6 +94,11 @@ impl World<'_> {
     }
 }
 
+/// Every other event of some clients, whichever they are and however often it is handed in.
+const fn is_urgent(operation: u32, number: u32) -> bool {
+    operation.is_multiple_of(3) && number.is_multiple_of(2)
+}
+
 /// When an event that is handed in now is for, and until when.
 fn timing(for_later: &ForLater, to: DestinationId, now: Timestamp) -> Timing {
     let for_later = for_later.lock().unwrap_or_else(PoisonError::into_inner);
@@ -100,6 +108,7 @@ fn timing(for_later: &ForLater, to: DestinationId, now: Timestamp) -> Timing {
     Timing {
         deliver_at: (!by.is_zero()).then(|| now + *by),
         expires_at: lives.map(|lives| now + *by + lives),
+        ..Timing::default()
     }
 }
 

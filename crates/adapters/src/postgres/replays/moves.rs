@@ -70,12 +70,18 @@ const MOVE: &str = "-- advance_replays: move
     added as (
         insert into deliveries (
             event_id, destination_id, tenant_id, try_number, tries_before, due_at, created_at,
-            replay_id, expires_at, payload_bytes
+            replay_id, expires_at, payload_bytes, urgent
         )
         select m.event_id, m.destination_id, m.tenant_id, m.try_number + 1, m.try_number,
             from_micros($11), from_micros($11), $12,
-            from_micros($11) + d.max_age_ms * interval '1 millisecond', m.payload_bytes
-        from marked m join destinations d on d.id = m.destination_id
+            from_micros($11) + d.max_age_ms * interval '1 millisecond', m.payload_bytes, e.urgent
+        from marked m
+        join destinations d on d.id = m.destination_id
+        cross join lateral (
+            select e.urgent from events e
+            where e.id = m.event_id and e.day = event_day(m.event_id)
+            limit 1
+        ) e
         returning 1
     )
     select (select count(*) from examined) as examined, (select count(*) from picked) as picked,

@@ -274,11 +274,11 @@ fn moved() -> String {
     added as (
         insert into deliveries (
             event_id, destination_id, tenant_id, try_number, tries_before, due_at, created_at,
-            replay_id, expires_at, payload_bytes
+            replay_id, expires_at, payload_bytes, urgent
         )
         select k.id, d.id, d.tenant_id, k.tries + 1, k.tries, from_micros($11),
             from_micros($11), $1, from_micros($11) + d.max_age_ms * interval '1 millisecond',
-            octet_length(e.payload)
+            octet_length(e.payload), e.urgent
         from known k
         join events e on e.id = k.id and e.day = k.day
         join destinations d on d.id = $10

@@ -57,7 +57,14 @@ const WALK: &str = "-- watch: passed
         ) as first_since,
         (
             select micros(a.due_at) from deliveries a
-            where a.destination_id = w.id and a.permit is null and a.due_at <= clock.now
+            where a.destination_id = w.id and a.permit is null and a.due_at is not null
+                and a.urgent
+            order by a.due_at limit 1
+        ) as urgent_since,
+        (
+            select micros(a.due_at) from deliveries a
+            where a.destination_id = w.id and a.permit is null and not a.urgent
+                and a.due_at <= clock.now
             order by a.due_at limit 1
         ) as due_since
     from walk w
@@ -82,6 +89,7 @@ struct Row {
     #[sqlx(flatten)]
     watch: WatchRow,
     first_since: Option<i64>,
+    urgent_since: Option<i64>,
     due_since: Option<i64>,
 }
 
@@ -178,7 +186,8 @@ impl Row {
         let held_for = (self.held_for.as_deref())
             .map(|reason| word("health", "held_for", self.id, reason))
             .transpose()?;
-        let first = self.first_since.into_iter().chain(self.due_since).min();
+        let since = [self.first_since, self.urgent_since, self.due_since];
+        let first = since.into_iter().flatten().min();
         Ok(Passed {
             id: self.id,
             tenant: self.tenant_id.unwrap_or_default(),

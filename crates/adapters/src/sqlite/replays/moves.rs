@@ -40,11 +40,12 @@ const ADD: &str = "
     -- advance_replays: its next try
     insert into deliveries (
         event_id, destination_id, tenant_id, try_number, tries_before, due_at, created_at,
-        replay_id, expires_at, payload_bytes
+        replay_id, expires_at, payload_bytes, urgent
     )
-    select event_id, destination_id, tenant_id, try_number + 1, try_number, ?2, ?2,
-        ?3, ?2 + ?4 * 1000, payload_bytes
-    from ledger where id = ?1";
+    select a.event_id, a.destination_id, a.tenant_id, a.try_number + 1, a.try_number, ?2, ?2,
+        ?3, ?2 + ?4 * 1000, a.payload_bytes, e.urgent
+    from ledger a join events e on e.id = a.event_id
+    where a.id = ?1";
 
 const REMEMBER: &str = "
     -- advance_replays: how far it came

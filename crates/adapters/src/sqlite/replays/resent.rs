@@ -83,10 +83,10 @@ const ADD: &str = "
     -- advance_replays: send again
     insert into deliveries (
         event_id, destination_id, tenant_id, try_number, tries_before, due_at, created_at,
-        replay_id, expires_at, payload_bytes
+        replay_id, expires_at, payload_bytes, urgent
     )
     select e.id, d.id, e.tenant_id, t.tries + 1, t.tries, ?4, ?4, ?3,
-        ?4 + d.max_age_ms * 1000, length(e.payload)
+        ?4 + d.max_age_ms * 1000, length(e.payload), e.urgent
     from events e
     join destinations d on d.id = ?2
     join (

@@ -23,7 +23,13 @@ pub(super) const PASSED: &str = "
         (
             select due_at from deliveries indexed by deliveries_due
             where destination_id = ?1 and permit is null and due_at is not null
-                and due_at <= ?2
+                and urgent = 1
+            order by due_at limit 1
+        ),
+        (
+            select due_at from deliveries indexed by deliveries_due
+            where destination_id = ?1 and permit is null and due_at is not null
+                and urgent = 0 and due_at <= ?2
             order by due_at limit 1
         )
     from destinations d
@@ -79,7 +85,8 @@ impl Passed {
         let id = parse(key, ("attempts", "destination_id"))?;
         let passed = first(tx, PASSED, (key, now.as_micros()), |row| {
             let held_for: Option<String> = row.get(11)?;
-            let oldest = maybe_time(row, 12)?.into_iter().chain(maybe_time(row, 13)?);
+            let oldest = [12, 13, 14].map(|at| maybe_time(row, at));
+            let oldest = oldest.into_iter().collect::<Result<Vec<_>, _>>()?;
             Ok(Self {
                 key: key.to_owned(),
                 id,
@@ -90,7 +97,7 @@ impl Passed {
                     .transpose()?,
                 remembered: row.get(7)?,
                 watch: watch(row)?,
-                oldest: oldest.min(),
+                oldest: oldest.into_iter().flatten().min(),
             })
         })?;
         if passed.is_none() {

@@ -21,6 +21,7 @@ fn candidate(number: u128, tenant: u128, waiting: i64) -> Candidate {
         last_permit: PermitNumber(40),
         usage: Usage::default(),
         due: (1..=waiting).map(AttemptId).collect(),
+        urgent: 0,
         next_due: None,
     }
 }

@@ -144,6 +144,7 @@ mod tests {
             id: Uuid::from_u128(number),
             event_type: None,
             payload_bytes: 1,
+            urgent: false,
             created_at: format!("2026-01-31T12:00:{second:02}.000000Z"),
             attempts: 0,
             destinations: 0,

@@ -43,19 +43,31 @@ impl FaultyStore {
             return;
         }
         self.witness.admitted(permits, first);
-        if self.inner.both_wait(run.destination, now) {
-            self.gate
-                .around
-                .counts
-                .note("first attempts and retries waited");
-            let turns = self.inner.turns(permits, now);
-            self.witness.note(promises::both_get_their_turn(turns));
-        }
+        self.note_turns(now, run, permits);
         let attempts: Vec<_> = permits.iter().map(|permit| permit.attempt.0).collect();
         self.line(
             Site::Admit,
             format_args!("{destination} {attempts:?} {look:?} {blocked:?}"),
         );
+    }
+
+    /// Of lanes of which a run has left some: so they have waited all the time.
+    fn note_turns(&self, now: Timestamp, run: &Run, permits: &[Permit]) {
+        let Some(wait) = self.inner.lanes_wait(run.destination, now) else {
+            return;
+        };
+        let given = self.inner.turns(permits, now);
+        let counts = &self.gate.around.counts;
+        if (wait.urgent || wait.firsts) && wait.others {
+            counts.note("first attempts and retries waited");
+            let turns = (given.urgent + given.firsts, given.others);
+            self.witness.note(promises::both_get_their_turn(turns));
+        }
+        if wait.urgent && wait.firsts && (wait.others || given.others == 0) {
+            counts.note("urgent and normal first attempts waited");
+            let turns = (given.urgent, given.firsts);
+            self.witness.note(promises::each_lane_gets_its_share(turns));
+        }
     }
 
     pub(super) fn note_claims(&self, permits: &[Permit], claims: &Claims) {
