@@ -193,7 +193,8 @@ create index ledger_starts on ledger (destination_id, folded, started_at desc, i
     where started_at is not null and carried_by is null;
 create index ledger_answers on ledger (destination_id, counted_at desc)
     where counted_at is not null and carried_by is null;
-create index ledger_of_event on ledger (event_id);
+-- As with what is owed: of the others each event knows the ids.
+create index ledger_of_event on ledger (event_id) where due_at is not null;
 -- For people. By tenant first, so that no plan of admission can mistake it for the other.
 create index ledger_of_tenant on ledger (tenant_id, destination_id, (id + 0));
 -- Dead letters that can be replayed, by when they died: their outcome, or the
@@ -211,6 +212,18 @@ create index ledger_of_replay on ledger (replay_id, state) where replay_id is no
 -- When what is in a range of pages ended: whether anything in an old day ended
 -- late is asked of it, and not of the day.
 create index ledger_by_end on ledger using brin (coalesce(finished_at, started_at));
+
+-- What is over of an event.
+create function ledger_of(of_event uuid) returns setof ledger
+    language sql stable parallel safe
+begin atomic
+    select a.* from events e
+    cross join unnest(e.deliveries) as n (id)
+    join ledger a on a.id = n.id
+    where e.id = of_event and e.day = event_day(of_event) and a.due_at is null
+    union all
+    select a.* from ledger a where a.event_id = of_event and a.due_at is not null;
+end;
 
 -- What has started, by when that was. What is under way is found by its permit.
 create view starts as

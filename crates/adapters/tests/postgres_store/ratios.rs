@@ -9,7 +9,10 @@ use domain::ids::{DestinationId, EventId, WorkerId};
 use domain::permit::Permit;
 use domain::policy::LimitSettings;
 use domain::share::Room;
-use engine::ports::{ClaimAnswer, DEFAULT_TENANT, NextTry, Outcome, Run, RunResult, Store};
+use engine::ports::{
+    ClaimAnswer, DEFAULT_TENANT, NextTry, Outcome, Run, RunResult, Store,
+};
+use uuid::Uuid;
 
 use crate::coarse::success;
 use crate::counting::Counted;
@@ -41,6 +44,16 @@ fn event(database: &Database, destination: DestinationId) -> NewEvent {
         idempotency: None,
         trace: None,
         timing: Timing::default(),
+    }
+}
+
+/// One with an id of version 7, as the API gives them.
+pub(crate) async fn event_of_today(database: &Database, destination: DestinationId) -> NewEvent {
+    let given = sqlx::query_scalar("select new_event_id()");
+    let id: Uuid = given.fetch_one(&mut database.user().await).await.unwrap();
+    NewEvent {
+        id: EventId(id),
+        ..event(database, destination)
     }
 }
 
