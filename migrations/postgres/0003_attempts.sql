@@ -57,26 +57,31 @@ create table attempts (
     event_id uuid not null,
     destination_id uuid not null,
     tenant_id uuid not null,
+    created_at timestamptz not null default clock_timestamp(),
     try_number integer not null default 1,
-    state text not null default 'waiting',
-    -- Null: a first attempt that was never admitted. Else when a retry is due,
-    -- or the creation of one whose permit was returned.
-    due_at timestamptz,
+    -- Tries of the event before its last replay: the policy counts from there.
+    tries_before integer not null default 0,
+    -- Of the event's payload: how full a batch is, without reading it.
+    payload_bytes integer not null default 0,
+    dead_letter boolean not null default false,
+    -- Its start is in start_buckets.
+    folded boolean not null default false,
+    -- What a permit sets. What one step sets lies side by side, here and below: the log has
+    -- of a row that changes in its page all from the first byte that differs to the last.
+    admitted_at timestamptz,
     permit bigint,
     epoch bigint,
     not_before timestamptz,
     deadline timestamptz,
     -- A coarse limit counts its start, so its outcome folds it.
     coarse boolean not null default false,
-    -- Its start is in start_buckets.
-    folded boolean not null default false,
     -- Its outcome makes room that somebody waits for.
     crowded boolean not null default false,
     -- Where it is counted when it is over: at the end of its answer.
     by_response boolean not null default false,
+    state text not null default 'waiting',
+    -- What a claim sets, and the state.
     worker_id uuid,
-    created_at timestamptz not null default clock_timestamp(),
-    admitted_at timestamptz,
     -- When it was claimed, or its slot if that was a moment ahead. What gives a start up
     -- goes by it, and so does what is signed.
     claimed_at timestamptz,
@@ -84,34 +89,34 @@ create table attempts (
     -- what limits count. Until that is known, the latest that it may have been: half a
     -- second after the claim, and never after the deadline.
     started_at timestamptz,
-    finished_at timestamptz,
-    -- Where answers count (`count`): the end of its answer, or of the longest time-out of
-    -- one that nobody has the outcome of. Null where its start counts.
-    counted_at timestamptz,
-    delivery_latency interval generated always as (finished_at - created_at) stored,
-    status integer,
-    error text,
-    response_body bytea,
-    dead_letter boolean not null default false,
-    -- Tries of the event before its last replay: the policy counts from there.
-    tries_before integer not null default 0,
-    -- Not admitted from then on; null for never.
-    expires_at timestamptz,
-    -- The replay that made it.
-    replay_id uuid,
-    -- A dead letter that was replayed, and when.
-    replayed_at timestamptz,
-    -- Of the event's payload: how full a batch is, without reading it.
-    payload_bytes integer not null default 0,
     -- The attempt in whose request it was sent. A limit counts requests, so
     -- whatever counts starts leaves these out.
     carried_by bigint,
     -- Of an attempt in whose request others were: how many events that had. Null
     -- for one that was alone, and for those that were carried.
     batch_size integer,
+    -- What an outcome sets.
+    status integer,
+    finished_at timestamptz,
+    -- Where answers count (`count`): the end of its answer, or of the longest time-out of
+    -- one that nobody has the outcome of. Null where its start counts.
+    counted_at timestamptz,
+    delivery_latency interval generated always as (finished_at - created_at) stored,
+    error text,
+    response_body bytea,
+    -- Null in most.
     -- The largest batch that it may be in; null is the destination's own.
     -- Halved when a batch is split; 1 goes alone.
     batch_limit integer,
+    -- Null: a first attempt that was never admitted. Else when a retry is due,
+    -- or the creation of one whose permit was returned.
+    due_at timestamptz,
+    -- Not admitted from then on; null for never.
+    expires_at timestamptz,
+    -- The replay that made it.
+    replay_id uuid,
+    -- A dead letter that was replayed, and when.
+    replayed_at timestamptz,
     constraint attempts_check_admitted check (
         state <> 'admitted'
         or num_nulls(permit, epoch, not_before, deadline) = 0

@@ -47,3 +47,22 @@ async fn a_delivery_writes_nine_entries() {
     // One of them, of when it ended, is of a range of pages.
     assert_eq!(entries(&database, "ledger%").await, 3 + 1, "what is over");
 }
+
+/// Of a row that changes in its page the log has all from the first byte that differs to
+/// the last.
+#[tokio::test]
+async fn what_a_step_sets_lies_side_by_side() {
+    let database = Database::create().await;
+    let permit = ["permit", "epoch", "not_before", "deadline", "admitted_at"];
+    let flags = ["coarse", "crowded", "by_response", "state"];
+    let claim = ["state", "worker_id", "claimed_at", "started_at"];
+    for set in [[&permit[..], &flags[..]].concat(), claim.to_vec()] {
+        let between = format!(
+            "select (max(a.attnum) - min(a.attnum))::bigint from pg_attribute a
+            where a.attrelid = 'deliveries'::regclass and a.attname = any ('{{{}}}')",
+            set.join(",")
+        );
+        let apart = database.number(&between).await;
+        assert_eq!(usize::try_from(apart).unwrap() + 1, set.len(), "{set:?}");
+    }
+}
