@@ -35,6 +35,12 @@ begin
 end;
 $$;
 
+-- When an id of version 7 was given, to the millisecond.
+create function event_at(id uuid) returns timestamptz
+    language sql immutable parallel safe
+    return timestamptz '1970-01-01 00:00:00+00' + interval '1 millisecond'
+        * ('x' || encode(substr(uuid_send(id), 1, 6), 'hex'))::bit(48)::bigint;
+
 -- An id of version 7, of now.
 create function new_event_id() returns uuid
     language sql volatile parallel safe
@@ -68,15 +74,14 @@ create table events (
     directed boolean not null default false,
     -- Its first attempts go before those of other events, and so does what is sent again.
     urgent boolean not null default false,
-    -- The ids of its first attempts, one for each destination: `deliveries_of` finds by them
-    -- what is owed of it. Whoever writes an event and its attempts by hand writes them too:
+    -- The ids of its first attempts, one for each destination: `deliveries_of` and `ledger_of`
+    -- find them by these. Whoever writes an event and its attempts by hand writes them too:
     -- its page does not show the attempts else, and its payload may go before they do.
     deliveries bigint[],
     -- An id has one day, so the pair is unique if and only if the id is.
     primary key (id, day)
 ) partition by list (day);
 
-create index events_by_age on events (created_at, id);
 -- For people who search: a tenant's events, the newest first, and no other's.
 create index events_of_tenant on events (tenant_id, id);
 
@@ -86,6 +91,9 @@ create table events_timeless (
     including storage including comments
 );
 alter table events attach partition events_timeless for values in ('1970-01-01');
+
+-- By age. The ids of all others are in its order.
+create index events_timeless_by_age on events_timeless (created_at, id);
 
 -- What a tenant's `Idempotency-Key` stands for, until it expires. Written in
 -- the transaction that accepts the event: two requests with one key wait for

@@ -57,28 +57,33 @@ create table attempts (
     event_id uuid not null,
     destination_id uuid not null,
     tenant_id uuid not null,
+    created_at timestamptz not null default clock_timestamp(),
     try_number integer not null default 1,
-    state text not null default 'waiting',
-    -- Null: a first attempt that was never admitted. Else when a retry is due,
-    -- or the creation of one that is urgent, or whose permit was returned.
-    due_at timestamptz,
+    -- Tries of the event before its last replay: the policy counts from there.
+    tries_before integer not null default 0,
+    -- Of the event's payload: how full a batch is, without reading it.
+    payload_bytes integer not null default 0,
+    dead_letter boolean not null default false,
+    -- Its start is in start_buckets.
+    folded boolean not null default false,
+    -- It is in the urgent lane, with `due_at`: a first attempt of an urgent event.
+    urgent boolean not null default false,
+    -- What a permit sets. What one step sets lies side by side, here and below: the log has
+    -- of a row that changes in its page all from the first byte that differs to the last.
+    admitted_at timestamptz,
     permit bigint,
     epoch bigint,
     not_before timestamptz,
     deadline timestamptz,
     -- A coarse limit counts its start, so its outcome folds it.
     coarse boolean not null default false,
-    -- Its start is in start_buckets.
-    folded boolean not null default false,
     -- Its outcome makes room that somebody waits for.
     crowded boolean not null default false,
     -- Where it is counted when it is over: at the end of its answer.
     by_response boolean not null default false,
-    -- It is in the urgent lane, with `due_at`: a first attempt of an urgent event.
-    urgent boolean not null default false,
+    state text not null default 'waiting',
+    -- What a claim sets, and the state.
     worker_id uuid,
-    created_at timestamptz not null default clock_timestamp(),
-    admitted_at timestamptz,
     -- When it was claimed, or its slot if that was a moment ahead. What gives a start up
     -- goes by it, and so does what is signed.
     claimed_at timestamptz,
@@ -86,36 +91,36 @@ create table attempts (
     -- what limits count. Until that is known, the latest that it may have been: half a
     -- second after the claim, and never after the deadline.
     started_at timestamptz,
-    finished_at timestamptz,
-    -- Where answers count (`count`): the end of its answer, or of the longest time-out of
-    -- one that nobody has the outcome of. Null where its start counts.
-    counted_at timestamptz,
-    delivery_latency interval generated always as (finished_at - created_at) stored,
-    status integer,
-    error text,
-    response_body bytea,
-    -- A line each, `name: value`: beside a body, and of every answer that is no success.
-    response_headers text,
-    dead_letter boolean not null default false,
-    -- Tries of the event before its last replay: the policy counts from there.
-    tries_before integer not null default 0,
-    -- Not admitted from then on; null for never.
-    expires_at timestamptz,
-    -- The replay that made it.
-    replay_id uuid,
-    -- A dead letter that was replayed, and when.
-    replayed_at timestamptz,
-    -- Of the event's payload: how full a batch is, without reading it.
-    payload_bytes integer not null default 0,
     -- The attempt in whose request it was sent. A limit counts requests, so
     -- whatever counts starts leaves these out.
     carried_by bigint,
     -- Of an attempt in whose request others were: how many events that had. Null
     -- for one that was alone, and for those that were carried.
     batch_size integer,
+    -- What an outcome sets.
+    status integer,
+    finished_at timestamptz,
+    -- Where answers count (`count`): the end of its answer, or of the longest time-out of
+    -- one that nobody has the outcome of. Null where its start counts.
+    counted_at timestamptz,
+    delivery_latency interval generated always as (finished_at - created_at) stored,
+    error text,
+    response_body bytea,
+    -- A line each, `name: value`: beside a body, and of every answer that is no success.
+    response_headers text,
+    -- Null in most.
     -- The largest batch that it may be in; null is the destination's own.
     -- Halved when a batch is split; 1 goes alone.
     batch_limit integer,
+    -- Null: a first attempt that was never admitted. Else when a retry is due,
+    -- or the creation of one that is urgent, or whose permit was returned.
+    due_at timestamptz,
+    -- Not admitted from then on; null for never.
+    expires_at timestamptz,
+    -- The replay that made it.
+    replay_id uuid,
+    -- A dead letter that was replayed, and when.
+    replayed_at timestamptz,
     constraint attempts_check_admitted check (
         state <> 'admitted'
         or num_nulls(permit, epoch, not_before, deadline) = 0
@@ -199,7 +204,8 @@ create index ledger_starts on ledger (destination_id, folded, started_at desc, i
     where started_at is not null and carried_by is null;
 create index ledger_answers on ledger (destination_id, counted_at desc)
     where counted_at is not null and carried_by is null;
-create index ledger_of_event on ledger (event_id);
+-- As with what is owed: of the others each event knows the ids.
+create index ledger_of_event on ledger (event_id) where due_at is not null;
 -- For people. By tenant first, so that no plan of admission can mistake it for the other.
 create index ledger_of_tenant on ledger (tenant_id, destination_id, (id + 0));
 -- Dead letters that can be replayed, by when they died: their outcome, or the
@@ -217,6 +223,18 @@ create index ledger_of_replay on ledger (replay_id, state) where replay_id is no
 -- When what is in a range of pages ended: whether anything in an old day ended
 -- late is asked of it, and not of the day.
 create index ledger_by_end on ledger using brin (coalesce(finished_at, started_at));
+
+-- What is over of an event.
+create function ledger_of(of_event uuid) returns setof ledger
+    language sql stable parallel safe
+begin atomic
+    select a.* from events e
+    cross join unnest(e.deliveries) as n (id)
+    join ledger a on a.id = n.id
+    where e.id = of_event and e.day = event_day(of_event) and a.due_at is null
+    union all
+    select a.* from ledger a where a.event_id = of_event and a.due_at is not null;
+end;
 
 -- What has started, by when that was. What is under way is found by its permit.
 create view starts as

@@ -40,9 +40,9 @@ create table retention_walks (
             )
         ),
     -- Up to where this round has come: an id of attempts or of limit history, the
-    -- creation and the id of an event, the death and the id of a dead letter, when
-    -- a destination was deleted and its id, or the end of a day since 1970. SQLite
-    -- walks along events by their rowids.
+    -- time of an event (which its id says, or else its creation) and its id, the death and
+    -- the id of a dead letter, when a destination was deleted and its id, or the end of a
+    -- day since 1970. SQLite walks along events by their rowids.
     after_id bigint not null default 0,
     after_at timestamptz not null default '1970-01-01 00:00:00+00',
     after_event uuid not null default '00000000-0000-0000-0000-000000000000',

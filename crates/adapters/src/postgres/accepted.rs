@@ -20,7 +20,7 @@ pub(super) async fn went_to(
         "-- accept_events: went_to
         select e.id, e.tenant_id, array(
             select a.destination_id from (
-                select l.destination_id, l.id from ledger l where l.event_id = e.id
+                select l.destination_id, l.id from ledger_of(e.id) l
                 union all
                 select d.destination_id, d.id from deliveries_of(e.id) d
             ) a

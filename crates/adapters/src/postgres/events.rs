@@ -81,7 +81,7 @@ pub(super) async fn event(
             micros(a.started_at) as started_at, micros(a.finished_at) as finished_at,
             a.status, a.error, a.response_body, a.response_headers, a.replay_id
         from (
-            select * from ledger l where l.event_id = $1
+            select * from ledger_of($1) l
             union all
             select * from deliveries_of($1) d
         ) a

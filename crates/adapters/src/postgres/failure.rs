@@ -55,6 +55,11 @@ impl Failure {
         matches!(self, Self::Database(error) if is_without_a_day(error))
     }
 
+    /// A row has a key that is there already.
+    pub(super) fn is_known_already(&self) -> bool {
+        self.code().as_deref() == Some("23505")
+    }
+
     /// The server is there and has answered: another statement may well succeed.
     /// It is not where it shuts down, or has no room for anybody.
     pub(super) fn is_of_its_own(&self) -> bool {

@@ -39,7 +39,7 @@ const FIND: &str = "-- find_events
             and ($12::text is null or strpos(e.id::text, $12) > 0)
             and (($4::text is null and $13::uuid is null) or exists (
                 select from (
-                    select l.state, l.destination_id from ledger l where l.event_id = e.id
+                    select l.state, l.destination_id from ledger_of(e.id) l
                     union all
                     select d.state, d.destination_id from deliveries_of(e.id) d
                 ) a
@@ -81,7 +81,7 @@ const FIND: &str = "-- find_events
             (array_agg(a.destination_id))[1] as destination,
             (array_agg(a.state order by a.id desc))[1] as last
         from (
-            select l.id, l.state, l.destination_id from ledger l where l.event_id = n.id
+            select l.id, l.state, l.destination_id from ledger_of(n.id) l
             union all
             select d.id, d.state, d.destination_id from deliveries_of(n.id) d
         ) a

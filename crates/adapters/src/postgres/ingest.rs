@@ -14,7 +14,7 @@ use domain::ids::{DestinationId, TenantId};
 use domain::time::{Timestamp, micros};
 use domain::trace::TraceContext;
 use engine::ports::{Acceptance, MAX_DELIVERIES, StoreError};
-use sqlx::{PgConnection, PgPool};
+use sqlx::{AssertSqlSafe, PgConnection, PgPool};
 use uuid::Uuid;
 
 use super::accepted::went_to;
@@ -29,18 +29,23 @@ pub(super) async fn accept_events(
     pool: &PgPool,
     events: &[NewEvent],
 ) -> Result<Vec<Acceptance>, Failure> {
-    match accept_once(pool, events).await {
+    match accept_once(pool, events, Ids::New).await {
         Err(failure) if failure.is_without_a_day() => {
             days::make_if_missing(pool).await;
-            accept_once(pool, events).await
+            accept_once(pool, events, Ids::Any).await
         }
+        Err(failure) if failure.is_known_already() => accept_once(pool, events, Ids::Any).await,
         done => done,
     }
 }
 
-async fn accept_once(pool: &PgPool, events: &[NewEvent]) -> Result<Vec<Acceptance>, Failure> {
+async fn accept_once(
+    pool: &PgPool,
+    events: &[NewEvent],
+    ids: Ids,
+) -> Result<Vec<Acceptance>, Failure> {
     let mut connection = pool.acquire().await?;
-    accept_within(&mut connection, events).await
+    accept(&mut connection, events, ids).await
 }
 
 /// The same on a connection, which may have a transaction open, for a caller
@@ -49,6 +54,35 @@ async fn accept_once(pool: &PgPool, events: &[NewEvent]) -> Result<Vec<Acceptanc
 pub(super) async fn accept_within(
     connection: &mut PgConnection,
     events: &[NewEvent],
+) -> Result<Vec<Acceptance>, Failure> {
+    accept(connection, events, Ids::Any).await
+}
+
+/// What may be known of events' ids.
+#[derive(Clone, Copy)]
+enum Ids {
+    /// None of them is there: we gave them, a moment ago. If one is, as where the answer to a
+    /// commit was lost, nothing is written. Asking first would be a tentative row and a
+    /// confirmation in the log for each event.
+    New,
+    /// Those that are there are left.
+    Any,
+}
+
+impl Ids {
+    fn written(self) -> AssertSqlSafe<String> {
+        let known = match self {
+            Self::New => "",
+            Self::Any => "on conflict (id, day) do nothing",
+        };
+        AssertSqlSafe(WRITE.replace("{known}", known))
+    }
+}
+
+async fn accept(
+    connection: &mut PgConnection,
+    events: &[NewEvent],
+    mut ids: Ids,
 ) -> Result<Vec<Acceptance>, Failure> {
     let mut batch = Batch::of(connection, events).await?;
     for _ in 0..ROUNDS {
@@ -64,7 +98,9 @@ pub(super) async fn accept_within(
         if offered.is_empty() {
             continue;
         }
-        let written = batch.write(connection, &offered).await?;
+        let written = batch.write(connection, &offered, ids).await?;
+        // What was written is known: only the first statement may be the last.
+        ids = Ids::Any;
         batch.note(&offered, &written);
     }
     if !batch.to_offer().is_empty() {
@@ -186,13 +222,14 @@ impl<'a> Batch<'a> {
         &self,
         connection: &mut PgConnection,
         offered: &[usize],
+        ids: Ids,
     ) -> Result<Vec<Written>, Failure> {
         let events: Vec<&NewEvent> = offered.iter().map(|at| &self.events[*at]).collect();
         let columns = Columns::of(&events);
         let keys = Keys::of(&events);
         let audiences = offered.iter().map(|at| self.answers[*at].destinations());
         let pairs = Pairs::of(events.iter().copied().zip(audiences));
-        Ok(sqlx::query_as(WRITE)
+        Ok(sqlx::query_as(ids.written())
             .bind(columns.ids)
             .bind(columns.tenants)
             .bind(columns.types)
@@ -347,10 +384,13 @@ const WRITE: &str = "-- accept_events: write
         where k.expires_at <= (select now from clock)
         returning k.event_id
     ),
-    -- As many as may be inserted, in this order.
+    -- As many as may be inserted, in this order. The first has set the day.
     ids as materialized (
-        select array_agg(next_attempt_id('attempts_id_seq')) as ids
-        from generate_series(1, cardinality($12))
+        select array_agg(n.id) as ids from (
+            select next_attempt_id('attempts_id_seq') as id where cardinality($12) > 0
+            union all
+            select nextval('attempts_id_seq') from generate_series(2, cardinality($12))
+        ) n
     ),
     written as (
         insert into events (
@@ -369,7 +409,7 @@ const WRITE: &str = "-- accept_events: write
             and ((n.id in (select unnest($10::uuid[]))) is not true
                 or n.id in (select k.event_id from keys k))
         order by n.id
-        on conflict (id, day) do nothing
+        {known}
         returning id
     ),
     attempted as (

@@ -6,6 +6,7 @@ use engine::ports::{ClaimAnswer, Store};
 
 use crate::coarse::success;
 use crate::database::{Database, per_second};
+use crate::ratios::event_of_today;
 
 /// Entries that the rows of these tables have in all of their indexes.
 async fn entries(database: &Database, of: &str) -> i64 {
@@ -21,12 +22,13 @@ async fn entries(database: &Database, of: &str) -> i64 {
 }
 
 #[tokio::test]
-async fn a_delivery_writes_eleven_entries() {
+async fn a_delivery_writes_nine_entries() {
     let database = Database::create().await;
     let worker = database.worker().await;
     let destination = database.destination(per_second(20)).await;
-    database.accept(destination, 1).await;
-    assert_eq!(entries(&database, "events%").await, 3, "an event");
+    let event = event_of_today(&database, destination).await;
+    database.store.accept_events(&[event]).await.unwrap();
+    assert_eq!(entries(&database, "events%").await, 2, "an event");
     assert_eq!(entries(&database, "deliveries").await, 2, "what waits");
     let permits = database.permits(destination).await;
     assert_eq!(entries(&database, "deliveries").await, 2, "a permit");
@@ -44,7 +46,26 @@ async fn a_delivery_writes_eleven_entries() {
     assert_eq!(recorded.unwrap().skipped, []);
     assert_eq!(entries(&database, "deliveries").await, 0);
     // One of them, of when it ended, is of a range of pages.
-    assert_eq!(entries(&database, "ledger%").await, 4 + 1, "what is over");
+    assert_eq!(entries(&database, "ledger%").await, 3 + 1, "what is over");
+}
+
+/// Of a row that changes in its page the log has all from the first byte that differs to
+/// the last.
+#[tokio::test]
+async fn what_a_step_sets_lies_side_by_side() {
+    let database = Database::create().await;
+    let permit = ["permit", "epoch", "not_before", "deadline", "admitted_at"];
+    let flags = ["coarse", "crowded", "by_response", "state"];
+    let claim = ["state", "worker_id", "claimed_at", "started_at"];
+    for set in [[&permit[..], &flags[..]].concat(), claim.to_vec()] {
+        let between = format!(
+            "select (max(a.attnum) - min(a.attnum))::bigint from pg_attribute a
+            where a.attrelid = 'deliveries'::regclass and a.attname = any ('{{{}}}')",
+            set.join(",")
+        );
+        let apart = database.number(&between).await;
+        assert_eq!(usize::try_from(apart).unwrap() + 1, set.len(), "{set:?}");
+    }
 }
 
 /// The lane is in the index of what is due: those who use none pay nothing for it.

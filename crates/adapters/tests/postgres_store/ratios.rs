@@ -9,7 +9,10 @@ use domain::ids::{DestinationId, EventId, WorkerId};
 use domain::permit::Permit;
 use domain::policy::LimitSettings;
 use domain::share::Room;
-use engine::ports::{ClaimAnswer, DEFAULT_TENANT, NextTry, Outcome, Run, RunResult, Store};
+use engine::ports::{
+    Acceptance, ClaimAnswer, DEFAULT_TENANT, NextTry, Outcome, Run, RunResult, Store,
+};
+use uuid::Uuid;
 
 use crate::coarse::success;
 use crate::counting::Counted;
@@ -41,6 +44,16 @@ fn event(database: &Database, destination: DestinationId) -> NewEvent {
         idempotency: None,
         trace: None,
         timing: Timing::default(),
+    }
+}
+
+/// One with an id of version 7, as the API gives them.
+pub(crate) async fn event_of_today(database: &Database, destination: DestinationId) -> NewEvent {
+    let given = sqlx::query_scalar("select new_event_id()");
+    let id: Uuid = given.fetch_one(&mut database.user().await).await.unwrap();
+    NewEvent {
+        id: EventId(id),
+        ..event(database, destination)
     }
 }
 
@@ -116,6 +129,26 @@ async fn a_batch_costs_hardly_more_statements_than_one_event() {
         together <= alone + 2,
         "{alone}, then {together} for a hundred"
     );
+}
+
+/// Ids are new, and nobody asks first: where one is there, as after a commit whose answer
+/// was lost, the batch is written by a second statement, and a third says where that went.
+#[tokio::test]
+async fn only_a_batch_with_an_event_that_is_there_asks_for_what_is_there() {
+    let database = Database::create().await;
+    let to = database.destination(UNLIMITED).await;
+    let counted = Counted::of(&database).await;
+    counted.store.accept_events(&[]).await.unwrap();
+    let (there, new) = (event(&database, to), event(&database, to));
+    for (batch, statements) in [(vec![there.clone()], 1), (vec![new, there], 3)] {
+        let before = counted.statements();
+        let answers = counted.store.accept_events(&batch).await.unwrap();
+        assert_eq!(answers, vec![Acceptance::Accepted(vec![to]); batch.len()]);
+        assert_eq!(counted.statements() - before, statements);
+    }
+    let rows = "select count(distinct e.id) * 10 + count(*) from events e
+        join deliveries d on d.id = any (e.deliveries)";
+    assert_eq!(database.number(rows).await, 22, "two of each");
 }
 
 /// What a batch of outcomes takes, without one that failed and with it: so workers

@@ -10,6 +10,7 @@ use engine::ports::{StoreError, Walk};
 
 use crate::database::{Database, per_second};
 use crate::days::{SUCCEEDED, WAITING, has, old, running_for};
+use crate::ratios::event_of_today;
 
 const NOW: Kept = Kept::For(Duration::ZERO);
 
@@ -125,6 +126,34 @@ async fn a_round_begins_at_the_first_row_that_had_to_stay() {
         .await;
     assert_eq!(step(&database, Walk::Attempts, &rules).await.removed, 1);
     assert_eq!(step(&database, Walk::Events, &rules).await.removed, 1);
+}
+
+/// Ids say any time that their givers like.
+#[tokio::test]
+async fn an_event_that_is_younger_than_its_id_says_is_passed_and_stays() {
+    let database = Database::create().await;
+    let to = database.destination(per_second(100)).await;
+    for _ in 0..3 {
+        let event = event_of_today(&database, to).await;
+        database.store.accept_events(&[event]).await.unwrap();
+    }
+    database
+        .sql(
+            "update attempts set state = 'cancelled';
+            update events set created_at = created_at + interval '1 hour'
+                where id = (select id from events order by id offset 1 limit 1);",
+        )
+        .await;
+    let rules = RetainRules {
+        keep: Retention {
+            payloads: NOW,
+            ..Retention::FOREVER
+        },
+        ..AT_ONCE
+    };
+    assert_eq!(step(&database, Walk::Events, &rules).await.removed, 2);
+    let left = "select count(*) from events where created_at > clock_timestamp()";
+    assert_eq!(database.number(left).await, 1);
 }
 
 #[tokio::test]

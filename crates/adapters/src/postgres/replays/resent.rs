@@ -26,9 +26,9 @@ const WANTED: &str = "e.created_at >= r.died_from and e.created_at < r.died_befo
                 select from deliveries_of(e.id) a where a.destination_id = r.destination_id
             )
             and (not r.only_missed or not exists (
-                select from ledger a
-                where a.event_id = e.id and a.destination_id = r.destination_id
-                    and a.state = 'succeeded' and a.id >= first_attempt_id(e.day - 1)
+                select from ledger_of(e.id) a
+                where a.destination_id = r.destination_id and a.state = 'succeeded'
+                    and a.id >= first_attempt_id(e.day - 1)
             ))
             and (
                 r.event_id is not null
@@ -37,8 +37,8 @@ const WANTED: &str = "e.created_at >= r.died_from and e.created_at < r.died_befo
                     and subscribes(d.event_types, e.event_type)
                 )
                 or exists (
-                    select from ledger a
-                    where a.event_id = e.id and a.destination_id = r.destination_id
+                    select from ledger_of(e.id) a
+                    where a.destination_id = r.destination_id
                         and a.id >= first_attempt_id(e.day - 1)
                 )
             )";
@@ -198,24 +198,28 @@ async fn skipped(
     sqlx::query(
         "-- create_replay: how many payloads are gone
         update replays r set skipped = (
-            select count(distinct x.event_id) from (
-                select a.event_id from ledger a
-                where a.tenant_id = r.tenant_id and a.destination_id = r.destination_id
-                    and a.id >= first_attempt_id(utc_day(r.died_from))
-                    and a.id + 0 >= first_attempt_id(utc_day(r.died_from))
-                order by a.id + 0
-                limit $4
+            select count(*) from (
+                select a.event_id, bool_or(a.state = 'succeeded') as has_succeeded from (
+                    select a.event_id, a.state from ledger a
+                    where a.tenant_id = r.tenant_id and a.destination_id = r.destination_id
+                        and a.id >= first_attempt_id(utc_day(r.died_from))
+                        and a.id + 0 >= first_attempt_id(utc_day(r.died_from))
+                    order by a.id + 0
+                    limit $4
+                ) a
+                group by a.event_id
             ) x
             where x.event_id >= $2 and x.event_id < $3
                 and not exists (
                     select from events e
                     where e.id = x.event_id and e.day = event_day(x.event_id)
                 )
-                and (not r.only_missed or not exists (
+                -- A first attempt is among these; what followed has an index.
+                and (not r.only_missed or not (x.has_succeeded or exists (
                     select from ledger a
-                    where a.event_id = x.event_id and a.destination_id = r.destination_id
-                        and a.state = 'succeeded'
-                ))
+                    where a.event_id = x.event_id and a.due_at is not null
+                        and a.destination_id = r.destination_id and a.state = 'succeeded'
+                )))
         )
         where r.id = $1 and r.event_id is null",
     )
@@ -256,12 +260,14 @@ fn moved() -> String {
         from picked p cross join lateral (
             select max(a.try_number) as tries,
                 coalesce(bool_or(a.dead_letter and a.replayed_at is null), false) as is_dead
-            from ledger a where a.event_id = p.id and a.destination_id = $10
+            from ledger_of(p.id) a where a.destination_id = $10
         ) t
     ),
     locked as materialized (
-        select a.id from known k join ledger a on a.event_id = k.id
-        where k.is_dead and a.destination_id = $10 and a.dead_letter and a.replayed_at is null
+        select a.id from known k
+        cross join lateral (select o.id from ledger_of(k.id) o where o.destination_id = $10) o
+        join ledger a on a.id = o.id
+        where k.is_dead and a.dead_letter and a.replayed_at is null
         order by a.id
         for update of a
     ),

@@ -6,6 +6,8 @@
 
 use std::time::Duration;
 
+use domain::search::first_at;
+use domain::time::Timestamp;
 use engine::ports::Walk;
 use sqlx::PgConnection;
 use sqlx::postgres::PgQueryResult;
@@ -204,32 +206,59 @@ async fn dead_letters(
         .await?)
 }
 
-/// The oldest events, until their payloads are many bytes. One with an attempt
-/// that is not over, or a dead letter that can be replayed, stays.
+/// The oldest events, up to the first that is young, and until their payloads are many
+/// bytes. One with an attempt that is not over, or a dead letter that can be replayed,
+/// stays. Ids say times, so days are walked along their keys, and only events without a
+/// day have an index by age. One whose id says an earlier time than its creation, as its
+/// giver may choose, is in nobody's way: it is passed, and stays until it is old.
 const EVENTS: &str = "-- retain: events
     with examined as materialized (
-        select e.id, e.created_at, octet_length(e.payload)::bigint as bytes
-        from events e
-        where (e.created_at, e.id) > (from_micros($1), $2) and e.created_at < from_micros($3)
-        order by e.created_at, e.id
+        select e.id, e.at, e.created_at, e.bytes from (
+            (
+                select e.id, event_at(e.id) as at, e.created_at,
+                    octet_length(e.payload)::bigint as bytes
+                from events e
+                where e.day > date '1970-01-01' and e.id >= $6
+                    and (event_at(e.id), e.id) > (from_micros($1), $2)
+                order by e.id
+                limit $4
+            )
+            union all
+            (
+                select e.id, e.created_at, e.created_at, octet_length(e.payload)::bigint
+                from events e
+                where e.day = date '1970-01-01'
+                    and (e.created_at, e.id) > (from_micros($1), $2)
+                order by e.created_at, e.id
+                limit $4
+            )
+        ) e
+        order by e.at, e.id
         limit $4
     ),
-    summed as (
-        select x.id, x.created_at,
-            sum(x.bytes) over (order by x.created_at, x.id) - x.bytes as before
+    aged as (
+        select x.*, bool_or(least(x.at, x.created_at) >= from_micros($3))
+            over (order by x.at, x.id) as is_young
         from examined x
     ),
+    summed as materialized (
+        select x.id, x.at, x.created_at,
+            sum(x.bytes) over (order by x.at, x.id) - x.bytes as before
+        from aged x
+        where not x.is_young
+    ),
     taken as materialized (
-        select s.id, s.created_at from summed s where s.before < $5
+        select s.id, s.at, s.created_at from summed s where s.before < $5
     ),
     unneeded as materialized (
         select x.id
         from taken x
         -- One lookup for each, whatever the statistics say.
-        where not exists (select from deliveries_of(x.id) offset 0)
+        where x.created_at < from_micros($3)
+            and not exists (select from deliveries_of(x.id) offset 0)
             and not exists (
-                select from ledger a
-                where a.event_id = x.id and a.dead_letter and a.replayed_at is null
+                select from ledger_of(x.id) a
+                where a.dead_letter and a.replayed_at is null
                 offset 0
             )
     ),
@@ -239,10 +268,10 @@ const EVENTS: &str = "-- retain: events
         returning e.id
     )
     select count(x.id) as examined, count(g.id) as removed,
-        count(x.id) >= $4 or count(x.id) < (select count(*) from examined) as more,
-        micros(max(x.created_at)) as last_at,
-        (array_agg(x.id order by x.created_at desc, x.id desc))[1] as last_event,
-        micros(min(x.created_at) filter (where g.id is null)) as left_at,
+        count(x.id) >= $4 or count(x.id) < (select count(*) from summed) as more,
+        micros(max(x.at)) as last_at,
+        (array_agg(x.id order by x.at desc, x.id desc))[1] as last_event,
+        micros(min(x.at) filter (where g.id is null)) as left_at,
         null::bigint as last_id, null::bigint as left_id
     from taken x left join gone g on g.id = x.id";
 
@@ -258,6 +287,7 @@ async fn events(
         .bind(since)
         .bind(limit)
         .bind(STEP_BYTES)
+        .bind(first_at(Timestamp::from_micros(turn.after_at)).0)
         .fetch_one(connection)
         .await?)
 }
