@@ -173,19 +173,19 @@ create index ledger_of_replay on ledger (replay_id, state) where replay_id is no
 -- Both, whatever the state, to be read. What a permit said is gone when it is over, but for
 -- its number.
 create view attempts as
-select id, event_id, destination_id, tenant_id, try_number, state, due_at, permit, null as epoch,
-    null as not_before, null as deadline, 0 as coarse, folded, crowded, 0 as by_response,
-    worker_id, created_at, admitted_at, claimed_at, started_at, finished_at, counted_at,
-    delivery_latency, status, error, response_body, response_headers, dead_letter,
-    tries_before, expires_at, replay_id, replayed_at, payload_bytes, carried_by, batch_size,
-    batch_limit, urgent
+select id, event_id, destination_id, tenant_id, created_at, try_number, tries_before,
+    payload_bytes, dead_letter, folded, urgent, admitted_at, permit, null as epoch,
+    null as not_before, null as deadline, 0 as coarse, crowded, 0 as by_response, state,
+    worker_id, claimed_at, started_at, carried_by, batch_size, status, finished_at,
+    counted_at, delivery_latency, error, response_body, response_headers, batch_limit, due_at, expires_at,
+    replay_id, replayed_at
 from ledger
 union all
-select id, event_id, destination_id, tenant_id, try_number, state, due_at, permit, epoch,
-    not_before, deadline, coarse, 0, crowded, by_response, worker_id, created_at,
-    admitted_at, claimed_at, started_at, null, null, null, null, null, null, null, 0,
-    tries_before, expires_at, replay_id, null, payload_bytes, carried_by, batch_size,
-    batch_limit, urgent
+select id, event_id, destination_id, tenant_id, created_at, try_number, tries_before,
+    payload_bytes, 0, 0, urgent, admitted_at, permit, epoch, not_before, deadline, coarse,
+    crowded, by_response, state, worker_id, claimed_at, started_at, carried_by,
+    batch_size, null, null, null, null, null, null, null, batch_limit, due_at, expires_at,
+    replay_id, null
 from deliveries;
 
 -- ---------------------------------------------------------------------------
@@ -259,19 +259,19 @@ create index replays_finished on replays (finished_at) where finished_at is not 
 
 -- What has started. What is under way is found by its permit.
 create view starts as
-select id, event_id, destination_id, tenant_id, try_number, state, due_at, permit, null as epoch,
-    null as not_before, null as deadline, 0 as coarse, folded, crowded, 0 as by_response,
-    worker_id, created_at, admitted_at, claimed_at, started_at, finished_at, counted_at,
-    delivery_latency, status, error, response_body, response_headers, dead_letter,
-    tries_before, expires_at, replay_id, replayed_at, payload_bytes, carried_by, batch_size,
-    batch_limit, urgent
+select id, event_id, destination_id, tenant_id, created_at, try_number, tries_before,
+    payload_bytes, dead_letter, folded, urgent, admitted_at, permit, null as epoch,
+    null as not_before, null as deadline, 0 as coarse, crowded, 0 as by_response, state,
+    worker_id, claimed_at, started_at, carried_by, batch_size, status, finished_at,
+    counted_at, delivery_latency, error, response_body, response_headers, batch_limit, due_at, expires_at,
+    replay_id, replayed_at
 from ledger where started_at is not null
 union all
-select id, event_id, destination_id, tenant_id, try_number, state, due_at, permit, epoch,
-    not_before, deadline, coarse, 0, crowded, by_response, worker_id, created_at,
-    admitted_at, claimed_at, started_at, null, null, null, null, null, null, null, 0,
-    tries_before, expires_at, replay_id, null, payload_bytes, carried_by, batch_size,
-    batch_limit, urgent
+select id, event_id, destination_id, tenant_id, created_at, try_number, tries_before,
+    payload_bytes, 0, 0, urgent, admitted_at, permit, epoch, not_before, deadline, coarse,
+    crowded, by_response, state, worker_id, claimed_at, started_at, carried_by,
+    batch_size, null, null, null, null, null, null, null, batch_limit, due_at, expires_at,
+    replay_id, null
 from deliveries where permit is not null and state = 'started';
 
 -- Where first attempts wait is not known here, so whoever has none any more is drained.
