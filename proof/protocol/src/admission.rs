@@ -33,6 +33,8 @@ use std::time::Duration;
 
 use stateright::{Model, Property};
 
+use crate::ticks::Ticks;
+
 pub use action::{Action, Permit};
 pub use mutation::Mutation;
 pub use state::State;
@@ -41,14 +43,16 @@ pub use state::State;
 /// grace, so that every slot and every deadline falls on a tick.
 pub const TICK: Duration = domain::admission::MAX_LEAD;
 
+const TICKS: Ticks = Ticks(TICK);
+
 /// P: a second.
-pub const PERIOD: i8 = in_ticks(Duration::from_secs(1));
+pub const PERIOD: i8 = TICKS.of(Duration::from_secs(1));
 
 /// From a slot to its deadline.
-pub const GRACE: i8 = in_ticks(domain::admission::GRACE);
+pub const GRACE: i8 = TICKS.of(domain::admission::GRACE);
 
 /// How far ahead slots are planned.
-pub const LEAD: i8 = in_ticks(domain::admission::MAX_LEAD);
+pub const LEAD: i8 = TICKS.of(domain::admission::MAX_LEAD);
 
 /// The theorem.
 pub const WINDOWS_KEPT: &str = "no window holds more starts than its limit";
@@ -128,12 +132,4 @@ impl Model for Admission {
     fn properties(&self) -> Vec<Property<Self>> {
         properties::all()
     }
-}
-
-/// A duration in ticks, of which it must be a whole number.
-const fn in_ticks(duration: Duration) -> i8 {
-    let ticks = duration.as_micros() / TICK.as_micros();
-    assert!(duration.as_micros().is_multiple_of(TICK.as_micros()));
-    assert!(ticks < 100);
-    ticks as i8
 }

@@ -27,6 +27,8 @@ use domain::time::Timestamp;
 use stateright::{Model, Property};
 use uuid::Uuid;
 
+use crate::ticks::{NOW, Ticks};
+
 /// What a tick stands for: it divides the period and the grace.
 pub const TICK: Duration = Duration::from_millis(200);
 
@@ -36,8 +38,10 @@ const MEMBERS: usize = 2;
 /// The most attempts of one of them.
 const MAX_ATTEMPTS: usize = 2;
 
-const PERIOD: i8 = in_ticks(Duration::from_secs(1));
-const GRACE: i8 = in_ticks(domain::admission::GRACE);
+const TICKS: Ticks = Ticks(TICK);
+
+const PERIOD: i8 = TICKS.of(Duration::from_secs(1));
+const GRACE: i8 = TICKS.of(domain::admission::GRACE);
 
 /// The theorem, of the group.
 pub const GROUP_KEPT: &str = "no window holds more starts of members than the group's limit";
@@ -166,33 +170,6 @@ pub struct Groups {
     pub mutation: Option<Mutation>,
 }
 
-/// "Now" as the shipped function sees it; any instant does.
-const NOW: Timestamp = Timestamp::from_millis(1_000_000_000);
-
-/// So many ticks from now.
-fn at(ticks: i8) -> Timestamp {
-    match ticks < 0 {
-        true => NOW - TICK * u32::from(ticks.unsigned_abs()),
-        false => NOW + TICK * u32::from(ticks.unsigned_abs()),
-    }
-}
-
-/// Ticks from now. Every time in the model is a whole number of them.
-fn ticks(at: Timestamp) -> i8 {
-    let micros = at.micros_since(NOW);
-    let tick = domain::time::micros(TICK);
-    assert!(micros % tick == 0, "{at:?} lies between two ticks");
-    i8::try_from(micros / tick).expect("a deadline is a grace ahead")
-}
-
-/// A duration in ticks, of which it must be a whole number.
-const fn in_ticks(duration: Duration) -> i8 {
-    let ticks = duration.as_micros() / TICK.as_micros();
-    assert!(duration.as_micros().is_multiple_of(TICK.as_micros()));
-    assert!(ticks < 100);
-    ticks as i8
-}
-
 const fn id(destination: usize) -> DestinationId {
     DestinationId(Uuid::from_u128(destination as u128))
 }
@@ -222,8 +199,8 @@ impl Groups {
         stages
             .filter_map(|stage| match stage {
                 Stage::Admitted { deadline } => Some(Outstanding {
-                    not_before: at(deadline - GRACE),
-                    deadline: at(*deadline),
+                    not_before: TICKS.at(deadline - GRACE),
+                    deadline: TICKS.at(*deadline),
                 }),
                 _ => None,
             })
@@ -240,7 +217,7 @@ impl Groups {
         };
         let starts = self.stages(state, destination).iter();
         let starts = starts.filter_map(|stage| match stage {
-            Stage::Started { ago, as_member } if counts(*as_member) => Some(at(-ago)),
+            Stage::Started { ago, as_member } if counts(*as_member) => Some(TICKS.at(-ago)),
             _ => None,
         });
         let permits = is_member && !(other && self.mutated(Mutation::OthersPermitsIgnored));
@@ -282,7 +259,7 @@ impl Groups {
             .collect();
         let mut starts: Vec<Timestamp> = (stages.iter())
             .filter_map(|stage| match stage {
-                Stage::Started { ago, .. } => Some(at(-ago)),
+                Stage::Started { ago, .. } => Some(TICKS.at(-ago)),
                 _ => None,
             })
             .collect();
@@ -315,7 +292,7 @@ impl Groups {
             let attempt = usize::try_from(permit.attempt.0).unwrap_or(0);
             // A slot ahead of the next tick is left to a later run.
             if permit.not_before <= NOW {
-                picks[attempt] = Some(ticks(permit.deadline));
+                picks[attempt] = Some(TICKS.until(permit.deadline));
             }
         }
         picks

@@ -29,8 +29,9 @@ use domain::admission::{
     Backlog, MAX_CLAIM_TO_SEND, Outstanding, Usage, admit, latest_start, start_of,
 };
 use domain::policy::LimitSettings;
-use domain::time::Timestamp;
 use stateright::{Model, Property};
+
+use crate::ticks::{NOW, Ticks};
 
 /// What a tick stands for: it divides the period, the lead and the bound.
 pub const TICK: Duration = Duration::from_millis(100);
@@ -38,8 +39,10 @@ pub const TICK: Duration = Duration::from_millis(100);
 /// The most events.
 const MAX_EVENTS: usize = 3;
 
-const PERIOD: i8 = in_ticks(Duration::from_secs(1));
-const BOUND: i8 = in_ticks(MAX_CLAIM_TO_SEND);
+const TICKS: Ticks = Ticks(TICK);
+
+const PERIOD: i8 = TICKS.of(Duration::from_secs(1));
+const BOUND: i8 = TICKS.of(MAX_CLAIM_TO_SEND);
 
 /// By how much a window is planned longer, and by how much requests differ on their way.
 const MARGIN: i8 = 1;
@@ -191,33 +194,6 @@ pub struct Sends {
     pub mutation: Option<Mutation>,
 }
 
-/// "Now" as the shipped functions see it; any instant does.
-const NOW: Timestamp = Timestamp::from_millis(1_000_000_000);
-
-/// So many ticks from now.
-fn at(ticks: i8) -> Timestamp {
-    match ticks < 0 {
-        true => NOW - TICK * u32::from(ticks.unsigned_abs()),
-        false => NOW + TICK * u32::from(ticks.unsigned_abs()),
-    }
-}
-
-/// Ticks from now. Every time in the model is a whole number of them.
-fn ticks(at: Timestamp) -> i8 {
-    let micros = at.micros_since(NOW);
-    let tick = domain::time::micros(TICK);
-    assert!(micros % tick == 0, "{at:?} lies between two ticks");
-    i8::try_from(micros / tick).expect("a deadline is at most a lead and a grace ahead")
-}
-
-/// A duration in ticks, of which it must be a whole number.
-const fn in_ticks(duration: Duration) -> i8 {
-    let ticks = duration.as_micros() / TICK.as_micros();
-    assert!(duration.as_micros().is_multiple_of(TICK.as_micros()));
-    assert!(ticks < 100);
-    ticks as i8
-}
-
 impl Sends {
     /// The protocol as it is.
     #[must_use]
@@ -236,17 +212,17 @@ impl Sends {
         let stages = &state.stages[..self.bounds.events];
         let mut starts: Vec<i8> = stages.iter().filter_map(Stage::end).collect();
         starts.sort_unstable_by(|one, other| other.cmp(one));
-        let grace = in_ticks(domain::admission::GRACE);
+        let grace = TICKS.of(domain::admission::GRACE);
         let outstanding = stages.iter().filter_map(|stage| match stage {
             Stage::Admitted { deadline, .. } => Some(Outstanding {
-                not_before: at(deadline - grace),
-                deadline: at(*deadline),
+                not_before: TICKS.at(deadline - grace),
+                deadline: TICKS.at(*deadline),
             }),
             _ => None,
         });
         Usage {
             outstanding: outstanding.collect(),
-            starts: starts.into_iter().map(at).collect(),
+            starts: starts.into_iter().map(|start| TICKS.at(start)).collect(),
             ..Usage::default()
         }
     }
@@ -272,7 +248,7 @@ impl Sends {
         };
         let decision = admit(&policy.policy(), &self.usage(state), &backlog, 1_000, NOW);
         (decision.slots.iter())
-            .map(|slot| ticks(slot.deadline))
+            .map(|slot| TICKS.until(slot.deadline))
             .collect()
     }
 
@@ -281,7 +257,7 @@ impl Sends {
             Stage::Waiting | Stage::NotSent { .. } => {}
             Stage::Admitted { asked: None, .. } => actions.push(Action::Ask(index)),
             Stage::Admitted { deadline, .. } => {
-                let slot = deadline - in_ticks(domain::admission::GRACE);
+                let slot = deadline - TICKS.of(domain::admission::GRACE);
                 if slot <= 0 && deadline >= 0 {
                     actions.push(Action::Claim(index));
                 }
@@ -338,7 +314,7 @@ impl Sends {
     }
 
     fn claimed(&self, deadline: i8, asked: i8) -> Stage {
-        let latest = ticks(latest_start(NOW, at(deadline)));
+        let latest = TICKS.until(latest_start(NOW, TICKS.at(deadline)));
         Stage::Claimed {
             asked,
             claimed: 0,
@@ -397,7 +373,7 @@ fn known(stage: Stage, over: bool) -> Stage {
         sent,
         prompt,
         measured,
-        end: ticks(start_of(at(LONG_AGO), after, at(end))),
+        end: TICKS.until(start_of(TICKS.at(LONG_AGO), after, TICKS.at(end))),
         over,
     }
 }

@@ -3,10 +3,10 @@
 
 use domain::admission::{Backlog, Decision, Outstanding, Slot, Usage, admit};
 use domain::policy::{LimitSettings, Policy};
-use domain::time::Timestamp;
 
 use super::state::{Lock, Picks, Row, Stage, State};
-use super::{Admission, GRACE, Mutation, TICK};
+use super::{Admission, GRACE, Mutation, TICKS};
+use crate::ticks::NOW;
 
 /// What a claim is answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,26 +23,6 @@ pub(super) enum Answer {
     Refused,
 }
 
-/// "Now" as admission sees it; any instant does.
-const NOW: Timestamp = Timestamp::from_millis(1_000_000_000);
-
-/// So many ticks from now.
-fn at(ticks: i8) -> Timestamp {
-    if ticks < 0 {
-        NOW - TICK * u32::from(ticks.unsigned_abs())
-    } else {
-        NOW + TICK * u32::from(ticks.unsigned_abs())
-    }
-}
-
-/// Ticks from now. Every time in the model is a whole number of them.
-fn ticks(at: Timestamp) -> i8 {
-    let micros = at.micros_since(NOW);
-    let tick = domain::time::micros(TICK);
-    assert!(micros % tick == 0, "{at:?} lies between two ticks");
-    i8::try_from(micros / tick).expect("a slot is at most a lead ahead")
-}
-
 impl Admission {
     /// What the destination uses, read in one statement.
     pub(super) fn usage(&self, state: &State) -> Usage {
@@ -57,18 +37,18 @@ impl Admission {
             .filter(|_| !self.mutated(Mutation::OutstandingIgnored))
             .filter(|deadline| !(self.mutated(Mutation::ForgottenByTime) && *deadline < 0))
             .map(|deadline| Outstanding {
-                not_before: at(deadline - GRACE),
+                not_before: TICKS.at(deadline - GRACE),
                 deadline: match self.mutation {
-                    Some(Mutation::CountedAtSlot) => at(deadline - GRACE),
-                    Some(Mutation::CountedTooLong) => at(deadline + 1),
-                    _ => at(deadline),
+                    Some(Mutation::CountedAtSlot) => TICKS.at(deadline - GRACE),
+                    Some(Mutation::CountedTooLong) => TICKS.at(deadline + 1),
+                    _ => TICKS.at(deadline),
                 },
             })
             .collect();
         Usage {
             outstanding,
             starts: (starts.into_iter())
-                .map(|ago| at(-i8::try_from(ago).expect("within a period")))
+                .map(|ago| TICKS.at(-i8::try_from(ago).expect("within a period")))
                 .collect(),
             ..Usage::default()
         }
@@ -95,14 +75,17 @@ impl Admission {
         let slots = self.decision(state).slots;
         let given = self.eligible(state).zip(slots);
         for (pick, (row, slot)) in picks.iter_mut().zip(given) {
-            *pick = Some((u8::try_from(row).expect("a few rows"), ticks(slot.deadline)));
+            *pick = Some((
+                u8::try_from(row).expect("a few rows"),
+                TICKS.until(slot.deadline),
+            ));
         }
         picks
     }
 
     /// The slots in whole ticks from now.
     pub(super) fn slots(decision: &Decision) -> impl Iterator<Item = (i8, i8)> + '_ {
-        let of = |slot: &Slot| (ticks(slot.not_before), ticks(slot.deadline));
+        let of = |slot: &Slot| (TICKS.until(slot.not_before), TICKS.until(slot.deadline));
         decision.slots.iter().map(of)
     }
 
