@@ -177,8 +177,8 @@ select id, event_id, destination_id, tenant_id, created_at, try_number, tries_be
     payload_bytes, dead_letter, folded, urgent, admitted_at, permit, null as epoch,
     null as not_before, null as deadline, 0 as coarse, crowded, 0 as by_response, state,
     worker_id, claimed_at, started_at, carried_by, batch_size, status, finished_at,
-    counted_at, delivery_latency, error, response_body, response_headers, batch_limit, due_at, expires_at,
-    replay_id, replayed_at
+    counted_at, delivery_latency, error, response_body, response_headers, batch_limit,
+    due_at, expires_at, replay_id, replayed_at
 from ledger
 union all
 select id, event_id, destination_id, tenant_id, created_at, try_number, tries_before,
@@ -263,8 +263,8 @@ select id, event_id, destination_id, tenant_id, created_at, try_number, tries_be
     payload_bytes, dead_letter, folded, urgent, admitted_at, permit, null as epoch,
     null as not_before, null as deadline, 0 as coarse, crowded, 0 as by_response, state,
     worker_id, claimed_at, started_at, carried_by, batch_size, status, finished_at,
-    counted_at, delivery_latency, error, response_body, response_headers, batch_limit, due_at, expires_at,
-    replay_id, replayed_at
+    counted_at, delivery_latency, error, response_body, response_headers, batch_limit,
+    due_at, expires_at, replay_id, replayed_at
 from ledger where started_at is not null
 union all
 select id, event_id, destination_id, tenant_id, created_at, try_number, tries_before,

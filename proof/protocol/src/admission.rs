@@ -33,7 +33,7 @@ use std::time::Duration;
 
 use stateright::{Model, Property};
 
-use crate::ticks::Tick;
+use crate::ticks::Ticks;
 
 pub use action::{Action, Permit};
 pub use mutation::Mutation;
@@ -41,16 +41,18 @@ pub use state::State;
 
 /// What a tick stands for: the longest lead, which divides the period and the
 /// grace, so that every slot and every deadline falls on a tick.
-const TICK: Tick = Tick(domain::admission::MAX_LEAD);
+pub const TICK: Duration = domain::admission::MAX_LEAD;
+
+const TICKS: Ticks = Ticks(TICK);
 
 /// P: a second.
-pub const PERIOD: i8 = TICK.count(Duration::from_secs(1));
+pub const PERIOD: i8 = TICKS.of(Duration::from_secs(1));
 
 /// From a slot to its deadline.
-pub const GRACE: i8 = TICK.count(domain::admission::GRACE);
+pub const GRACE: i8 = TICKS.of(domain::admission::GRACE);
 
 /// How far ahead slots are planned.
-pub const LEAD: i8 = TICK.count(domain::admission::MAX_LEAD);
+pub const LEAD: i8 = TICKS.of(domain::admission::MAX_LEAD);
 
 /// The theorem.
 pub const WINDOWS_KEPT: &str = "no window holds more starts than its limit";

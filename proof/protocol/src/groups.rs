@@ -27,10 +27,10 @@ use domain::time::Timestamp;
 use stateright::{Model, Property};
 use uuid::Uuid;
 
-use crate::ticks::{NOW, Tick};
+use crate::ticks::{NOW, Ticks};
 
 /// What a tick stands for: it divides the period and the grace.
-const TICK: Tick = Tick(Duration::from_millis(200));
+pub const TICK: Duration = Duration::from_millis(200);
 
 /// Members.
 const MEMBERS: usize = 2;
@@ -38,8 +38,10 @@ const MEMBERS: usize = 2;
 /// The most attempts of one of them.
 const MAX_ATTEMPTS: usize = 2;
 
-const PERIOD: i8 = TICK.count(Duration::from_secs(1));
-const GRACE: i8 = TICK.count(domain::admission::GRACE);
+const TICKS: Ticks = Ticks(TICK);
+
+const PERIOD: i8 = TICKS.of(Duration::from_secs(1));
+const GRACE: i8 = TICKS.of(domain::admission::GRACE);
 
 /// The theorem, of the group.
 pub const GROUP_KEPT: &str = "no window holds more starts of members than the group's limit";
@@ -197,8 +199,8 @@ impl Groups {
         stages
             .filter_map(|stage| match stage {
                 Stage::Admitted { deadline } => Some(Outstanding {
-                    not_before: TICK.at(deadline - GRACE),
-                    deadline: TICK.at(*deadline),
+                    not_before: TICKS.at(deadline - GRACE),
+                    deadline: TICKS.at(*deadline),
                 }),
                 _ => None,
             })
@@ -215,7 +217,7 @@ impl Groups {
         };
         let starts = self.stages(state, destination).iter();
         let starts = starts.filter_map(|stage| match stage {
-            Stage::Started { ago, as_member } if counts(*as_member) => Some(TICK.at(-ago)),
+            Stage::Started { ago, as_member } if counts(*as_member) => Some(TICKS.at(-ago)),
             _ => None,
         });
         let permits = is_member && !(other && self.mutated(Mutation::OthersPermitsIgnored));
@@ -257,7 +259,7 @@ impl Groups {
             .collect();
         let mut starts: Vec<Timestamp> = (stages.iter())
             .filter_map(|stage| match stage {
-                Stage::Started { ago, .. } => Some(TICK.at(-ago)),
+                Stage::Started { ago, .. } => Some(TICKS.at(-ago)),
                 _ => None,
             })
             .collect();
@@ -291,7 +293,7 @@ impl Groups {
             let attempt = usize::try_from(permit.attempt.0).unwrap_or(0);
             // A slot ahead of the next tick is left to a later run.
             if permit.not_before <= NOW {
-                picks[attempt] = Some(TICK.from_now(permit.deadline));
+                picks[attempt] = Some(TICKS.until(permit.deadline));
             }
         }
         picks

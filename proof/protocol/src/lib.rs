@@ -4,6 +4,8 @@
 //!   starts than its limit, and no event is lost.
 //! - [`sends`]: from a claim to its request's first byte, and back to the ledger. No
 //!   window of requests holds more than its limit, as they leave.
+//! - [`answers`]: where answers count. No window of a receiver holds more than its limit,
+//!   however long each request is on its way.
 //! - [`groups`]: two destinations and a limit that they have together. No window of both
 //!   holds more than that.
 //! - [`schedule`]: wake, take, finish, sweep. Work is never forgotten.
@@ -16,6 +18,7 @@
 #![warn(missing_docs)]
 
 pub mod admission;
+pub mod answers;
 pub mod check;
 pub mod groups;
 pub mod schedule;

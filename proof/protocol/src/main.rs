@@ -21,13 +21,19 @@ fn main() -> io::Result<ExitCode> {
         }
     };
     let mut out = io::stdout().lock();
-    let admission = print(&mut out, "the admission protocol", &suite::admission(depth))?;
-    let sends = print(&mut out, "claims and sends", &suite::sends(depth))?;
-    let groups = print(&mut out, "limit groups", &suite::groups(depth))?;
-    let schedule = print(&mut out, "the wake protocol", &suite::schedule(depth))?;
-    let states = admission.unique_states + sends.unique_states + schedule.unique_states;
-    let states = states + groups.unique_states;
-    let holds = admission.holds() && sends.holds() && groups.holds() && schedule.holds();
+    let protocols = [
+        ("the admission protocol", suite::admission(depth)),
+        ("claims and sends", suite::sends(depth)),
+        ("where answers count", suite::answers(depth)),
+        ("limit groups", suite::groups(depth)),
+        ("the wake protocol", suite::schedule(depth)),
+    ];
+    let (mut states, mut holds) = (0, true);
+    for (protocol, parts) in &protocols {
+        let report = print(&mut out, protocol, parts)?;
+        states += report.unique_states;
+        holds &= report.holds();
+    }
     let verdict = if holds { "all holds" } else { "NOT all holds" };
     writeln!(out, "{states} unique states, {verdict}")?;
     Ok(if holds {

@@ -31,16 +31,18 @@ use domain::admission::{
 use domain::policy::LimitSettings;
 use stateright::{Model, Property};
 
-use crate::ticks::{NOW, Tick};
+use crate::ticks::{NOW, Ticks};
 
 /// What a tick stands for: it divides the period, the lead and the bound.
-const TICK: Tick = Tick(Duration::from_millis(100));
+pub const TICK: Duration = Duration::from_millis(100);
 
 /// The most events.
 const MAX_EVENTS: usize = 3;
 
-const PERIOD: i8 = TICK.count(Duration::from_secs(1));
-const BOUND: i8 = TICK.count(MAX_CLAIM_TO_SEND);
+const TICKS: Ticks = Ticks(TICK);
+
+const PERIOD: i8 = TICKS.of(Duration::from_secs(1));
+const BOUND: i8 = TICKS.of(MAX_CLAIM_TO_SEND);
 
 /// By how much a window is planned longer, and by how much requests differ on their way.
 const MARGIN: i8 = 1;
@@ -210,17 +212,17 @@ impl Sends {
         let stages = &state.stages[..self.bounds.events];
         let mut starts: Vec<i8> = stages.iter().filter_map(Stage::end).collect();
         starts.sort_unstable_by(|one, other| other.cmp(one));
-        let grace = TICK.count(domain::admission::GRACE);
+        let grace = TICKS.of(domain::admission::GRACE);
         let outstanding = stages.iter().filter_map(|stage| match stage {
             Stage::Admitted { deadline, .. } => Some(Outstanding {
-                not_before: TICK.at(deadline - grace),
-                deadline: TICK.at(*deadline),
+                not_before: TICKS.at(deadline - grace),
+                deadline: TICKS.at(*deadline),
             }),
             _ => None,
         });
         Usage {
             outstanding: outstanding.collect(),
-            starts: starts.into_iter().map(|start| TICK.at(start)).collect(),
+            starts: starts.into_iter().map(|start| TICKS.at(start)).collect(),
             ..Usage::default()
         }
     }
@@ -247,7 +249,7 @@ impl Sends {
         };
         let decision = admit(&policy.policy(), &self.usage(state), &backlog, 1_000, NOW);
         (decision.slots.iter())
-            .map(|slot| TICK.from_now(slot.deadline))
+            .map(|slot| TICKS.until(slot.deadline))
             .collect()
     }
 
@@ -256,7 +258,7 @@ impl Sends {
             Stage::Waiting | Stage::NotSent { .. } => {}
             Stage::Admitted { asked: None, .. } => actions.push(Action::Ask(index)),
             Stage::Admitted { deadline, .. } => {
-                let slot = deadline - TICK.count(domain::admission::GRACE);
+                let slot = deadline - TICKS.of(domain::admission::GRACE);
                 if slot <= 0 && deadline >= 0 {
                     actions.push(Action::Claim(index));
                 }
@@ -313,7 +315,7 @@ impl Sends {
     }
 
     fn claimed(&self, deadline: i8, asked: i8) -> Stage {
-        let latest = TICK.from_now(latest_start(NOW, TICK.at(deadline)));
+        let latest = TICKS.until(latest_start(NOW, TICKS.at(deadline)));
         Stage::Claimed {
             asked,
             claimed: 0,
@@ -367,12 +369,12 @@ fn known(stage: Stage, over: bool) -> Stage {
     else {
         return stage;
     };
-    let after = TICK.0 * u32::from((measured - LONG_AGO).unsigned_abs());
+    let after = TICK * u32::from((measured - LONG_AGO).unsigned_abs());
     Stage::Sent {
         sent,
         prompt,
         measured,
-        end: TICK.from_now(start_of(TICK.at(LONG_AGO), after, TICK.at(end))),
+        end: TICKS.until(start_of(TICKS.at(LONG_AGO), after, TICKS.at(end))),
         over,
     }
 }

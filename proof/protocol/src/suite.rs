@@ -5,6 +5,7 @@
 //! to be reached in one of them.
 
 use crate::admission::{self, Admission};
+use crate::answers::{self, Answers};
 use crate::check::{Report, check};
 use crate::groups::{self, Groups};
 use crate::schedule::{self, Left, WakeProtocol};
@@ -43,6 +44,14 @@ pub fn admission(depth: Depth) -> Vec<Part> {
 #[must_use]
 pub fn sends(depth: Depth) -> Vec<Part> {
     parts(depth, SENDS, |bounds| check(Sends::new(bounds), THREADS))
+}
+
+/// Checks what an answer is, where these count.
+#[must_use]
+pub fn answers(depth: Depth) -> Vec<Part> {
+    parts(depth, ANSWERS, |bounds| {
+        check(Answers::new(bounds), THREADS)
+    })
 }
 
 /// Checks limits that destinations have together.
@@ -229,6 +238,15 @@ const SENDS: &[Entry<sends::Bounds>] = &[
         },
     ),
 ];
+
+const ANSWERS: &[Entry<answers::Bounds>] = &[(
+    "two requests at one a second",
+    Depth::Usual,
+    answers::Bounds {
+        events: 2,
+        limit: 1,
+    },
+)];
 
 /// Two schedulers and one event.
 const ONE_EVENT: schedule::Bounds = schedule::Bounds {

@@ -1,20 +1,19 @@
-//! Time as the models have it: whole ticks from now. The shipped functions are asked with
-//! the instants that these stand for.
+//! Time in a model: whole ticks from now, of a length that each model chooses.
 
 use std::time::Duration;
 
-use domain::time::{Timestamp, micros};
+use domain::time::Timestamp;
 
 /// "Now" as the shipped functions see it; any instant does.
 pub(crate) const NOW: Timestamp = Timestamp::from_millis(1_000_000_000);
 
-/// What a tick of a model stands for.
+/// The ticks of one model.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Tick(pub(crate) Duration);
+pub(crate) struct Ticks(pub(crate) Duration);
 
-impl Tick {
+impl Ticks {
     /// A duration in ticks, of which it must be a whole number.
-    pub(crate) const fn count(self, duration: Duration) -> i8 {
+    pub(crate) const fn of(self, duration: Duration) -> i8 {
         let ticks = duration.as_micros() / self.0.as_micros();
         assert!(duration.as_micros().is_multiple_of(self.0.as_micros()));
         assert!(ticks < 100);
@@ -30,10 +29,11 @@ impl Tick {
         }
     }
 
-    /// Ticks from now. Every time in a model is a whole number of them.
-    pub(crate) fn from_now(self, at: Timestamp) -> i8 {
-        let (away, tick) = (at.micros_since(NOW), micros(self.0));
-        assert!(away % tick == 0, "{at:?} lies between two ticks");
-        i8::try_from(away / tick).expect("a deadline is at most a lead and a grace ahead")
+    /// Ticks from now. Every time in a model is a whole number of them, and near.
+    pub(crate) fn until(self, at: Timestamp) -> i8 {
+        let micros = at.micros_since(NOW);
+        let tick = domain::time::micros(self.0);
+        assert!(micros % tick == 0, "{at:?} lies between two ticks");
+        i8::try_from(micros / tick).expect("what a model plans is near")
     }
 }

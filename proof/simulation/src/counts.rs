@@ -52,6 +52,11 @@ pub const SOMETIMES: &[&str] = &[
     "tier changed",
     "destination paused",
     "destination deleted",
+    "handshake begun",
+    "receiver allowed a rate",
+    "limit group joined",
+    "limit group left",
+    "limit of a group changed",
     "smart delivery turned on",
     "effective limit lowered",
     "backlog cancelled",
@@ -95,6 +100,7 @@ pub const SOMETIMES: &[&str] = &[
     "dead letter replayed",
     "first attempts and retries waited",
     "urgent and normal first attempts waited",
+    "limit group used up",
     "event delivered twice after an unknown outcome",
 ];
 

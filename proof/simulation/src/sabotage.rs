@@ -33,6 +33,9 @@ pub enum Sabotage {
     /// The limits are lifted, and limit history does not say so:
     /// `no_window_is_over`.
     LiftsLimits,
+    /// What a limit group allows is lifted, and nobody is told:
+    /// `no_window_of_arrivals_is_over`.
+    LiftsGroups,
     /// Windows are planned without their margin: `no_window_of_arrivals_is_over`.
     DropsMargins,
     /// A hold is forgotten as soon as it began: `nothing_starts_during_a_hold`.
@@ -60,7 +63,7 @@ pub enum Sabotage {
 
 impl Sabotage {
     /// Each with the promise that it breaks.
-    pub const ALL: [(Self, &'static str); 21] = [
+    pub const ALL: [(Self, &'static str); 22] = [
         (Self::ForgetsEvents, "nothing_is_lost"),
         (Self::ForgetsKeys, "a_repeated_request_is_one_event"),
         (Self::StartsTwice, "a_permit_starts_once_and_in_time"),
@@ -72,6 +75,7 @@ impl Sabotage {
         (Self::SendsLate, "a_start_is_sent_once_and_at_once"),
         (Self::DatesAtClaim, "a_start_is_dated_to_its_send"),
         (Self::LiftsLimits, "no_window_is_over"),
+        (Self::LiftsGroups, "no_window_of_arrivals_is_over"),
         (Self::DropsMargins, "no_window_of_arrivals_is_over"),
         (Self::ForgetsHolds, "nothing_starts_during_a_hold"),
         (Self::ForgetsCounts, "a_backlog_is_bounded"),

@@ -14,6 +14,7 @@ use std::time::Duration;
 use domain::backpressure::BacklogBounds;
 use domain::destination::DestinationState;
 use domain::limit::Shape;
+use domain::limit_group::GroupLimits;
 use domain::policy::LimitSettings;
 use domain::retention::{Kept, Retention};
 use domain::smart::SmartDelivery;
@@ -86,6 +87,34 @@ pub enum What {
     Tier {
         /// As they shall be.
         limits: LimitSettings,
+    },
+    /// The owner sets what those in the limit group may start together; the first time
+    /// there is one.
+    GroupLimits {
+        /// As they shall be.
+        limits: GroupLimits,
+    },
+    /// The owner puts a destination into the limit group.
+    Joins {
+        /// Which.
+        destination: usize,
+    },
+    /// The owner takes it out.
+    Leaves {
+        /// Which.
+        destination: usize,
+    },
+    /// The owner has the receiver asked first: nothing goes out until it allows a rate.
+    Handshake {
+        /// Whose.
+        destination: usize,
+    },
+    /// The receiver answers, if it was asked.
+    Allows {
+        /// Whose.
+        destination: usize,
+        /// So many requests a minute; 0 is as many as are configured.
+        per_minute: u32,
     },
     /// The owner pauses, disables or resumes.
     State {
@@ -168,6 +197,9 @@ pub enum What {
         /// Of all of the tenant.
         tenant_most: u32,
     },
+    /// How much of the limits is used is judged from now on, and not before; without it,
+    /// from the beginning.
+    UseCounts,
     /// Somebody's open transaction holds the destination's rows.
     Lock {
         /// Whose.
@@ -413,6 +445,14 @@ impl Scenario {
             }),
             _ => None,
         })
+    }
+
+    /// From when on it is judged how much of the limits is used.
+    #[must_use]
+    pub fn use_counts_from(&self) -> Duration {
+        let mut operations = self.operations.iter();
+        let from = operations.find(|operation| operation.what == What::UseCounts);
+        Duration::from_millis(from.map_or(0, |operation| operation.at_ms))
     }
 
     /// Whether somebody is told of what operators must know.

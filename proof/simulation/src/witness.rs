@@ -6,6 +6,8 @@
 //! when, and does not ask the store about it.
 
 mod backlogs;
+mod group;
+mod room;
 mod seen;
 
 use std::collections::BTreeMap;
@@ -79,6 +81,12 @@ impl Witness {
         let of = seen.destinations.entry(destination).or_default();
         of.longest = history.iter().map(longest).max().unwrap_or_default();
         of.note_history(history);
+        let Seen {
+            group,
+            destinations,
+            ..
+        } = &mut *seen;
+        group.arrive_anew(destinations);
     }
 
     /// Permits were given; `first` says of an attempt whether it is the first
@@ -129,8 +137,10 @@ impl Witness {
                 continue;
             };
             seen.starts += 1;
+            let is_member = seen.group.has(permit.destination);
             let of = seen.attempts.entry(permit.attempt).or_default();
             of.claimed_at = Some((permit.destination, start.claimed_at));
+            of.of_group = is_member;
             // It may be dated ahead, to its slot.
             let started_then = Instant::now() + start.claimed_at.since(claims.now);
             let has_started = of.started.replace(started_then).is_some();
@@ -200,6 +210,8 @@ impl Witness {
         let judged = promises::a_start_is_sent_once_and_at_once(attempt, sending);
         self.judge(&mut seen, judged);
         let judged = seen.note_send(attempt);
+        self.judge(&mut seen, judged);
+        let judged = seen.note_send_of_group(attempt);
         self.judge(&mut seen, judged);
     }
 

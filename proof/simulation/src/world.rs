@@ -1,6 +1,8 @@
 //! A world: the parts, the processes, and the operations as they come.
 
 mod clients;
+mod groups;
+mod handshakes;
 mod news;
 mod operate;
 mod owners;
@@ -40,6 +42,9 @@ use promises::Broken;
 
 /// What the store's clock shows at the beginning.
 const BEGAN: Timestamp = Timestamp::from_millis(1_760_000_000_000);
+
+/// Where every destination's requests go.
+const URL: &str = "https://receiver.example/hooks";
 
 /// Groups that the queue holds at most.
 const QUEUE_CAPACITY: usize = 10_000;
@@ -201,7 +206,7 @@ impl<'a> World<'a> {
                 external_id: None,
                 id: destination(number),
                 name: String::new(),
-                url: "https://receiver.example/hooks".to_owned(),
+                url: URL.to_owned(),
                 event_types: Vec::new(),
                 filter: None,
                 limits: *limits,

@@ -1,6 +1,7 @@
 //! The invariants have teeth: each finds a bug that is planted, and shrinking
 //! finds what the bug needs.
 
+use domain::limit_group::GroupLimits;
 use domain::policy::LimitSettings;
 use simulation::Site;
 use simulation::counts::Counts;
@@ -82,10 +83,22 @@ fn showing(sabotage: Sabotage) -> Scenario {
         Sabotage::TellsTwice | Sabotage::NeverEndsAlerts => {
             scenario(Mood::Stormy, vec![What::Told { destination: 0 }])
         }
+        Sabotage::LiftsGroups => scenario(Mood::Stormy, in_a_group()),
         Sabotage::ForgetsParts => batches_at(Behaviour::AnswersInParts),
         Sabotage::KeepsRawWords => batches_at(Behaviour::AnswersNonsense),
         _ => scenario(Mood::Calm, Vec::new()),
     }
+}
+
+/// Both may start two a second together, which is less than either may.
+fn in_a_group() -> Vec<What> {
+    let limits = GroupLimits {
+        per_second: Some(2),
+        ..GroupLimits::default()
+    };
+    let join = (0..2).map(|destination| What::Joins { destination });
+    let limits = [What::GroupLimits { limits }];
+    limits.into_iter().chain(join).collect()
 }
 
 /// All jobs are lost while a backlog waits, and no event comes any more that would wake.

@@ -5,7 +5,7 @@ use domain::admission::{Backlog, Decision, Outstanding, Slot, Usage, admit};
 use domain::policy::{LimitSettings, Policy};
 
 use super::state::{Lock, Picks, Row, Stage, State};
-use super::{Admission, GRACE, Mutation, TICK};
+use super::{Admission, GRACE, Mutation, TICKS};
 use crate::ticks::NOW;
 
 /// What a claim is answered.
@@ -37,18 +37,18 @@ impl Admission {
             .filter(|_| !self.mutated(Mutation::OutstandingIgnored))
             .filter(|deadline| !(self.mutated(Mutation::ForgottenByTime) && *deadline < 0))
             .map(|deadline| Outstanding {
-                not_before: TICK.at(deadline - GRACE),
+                not_before: TICKS.at(deadline - GRACE),
                 deadline: match self.mutation {
-                    Some(Mutation::CountedAtSlot) => TICK.at(deadline - GRACE),
-                    Some(Mutation::CountedTooLong) => TICK.at(deadline + 1),
-                    _ => TICK.at(deadline),
+                    Some(Mutation::CountedAtSlot) => TICKS.at(deadline - GRACE),
+                    Some(Mutation::CountedTooLong) => TICKS.at(deadline + 1),
+                    _ => TICKS.at(deadline),
                 },
             })
             .collect();
         Usage {
             outstanding,
             starts: (starts.into_iter())
-                .map(|ago| TICK.at(-i8::try_from(ago).expect("within a period")))
+                .map(|ago| TICKS.at(-i8::try_from(ago).expect("within a period")))
                 .collect(),
             ..Usage::default()
         }
@@ -78,7 +78,7 @@ impl Admission {
         for (pick, (row, slot)) in picks.iter_mut().zip(given) {
             *pick = Some((
                 u8::try_from(row).expect("a few rows"),
-                TICK.from_now(slot.deadline),
+                TICKS.until(slot.deadline),
             ));
         }
         picks
@@ -86,7 +86,7 @@ impl Admission {
 
     /// The slots in whole ticks from now.
     pub(super) fn slots(decision: &Decision) -> impl Iterator<Item = (i8, i8)> + '_ {
-        let of = |slot: &Slot| (TICK.from_now(slot.not_before), TICK.from_now(slot.deadline));
+        let of = |slot: &Slot| (TICKS.until(slot.not_before), TICKS.until(slot.deadline));
         decision.slots.iter().map(of)
     }
 

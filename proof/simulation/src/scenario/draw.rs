@@ -1,5 +1,7 @@
 //! Drawing a scenario from a seed.
 
+mod groups;
+mod handshakes;
 mod limits;
 
 use domain::destination::DestinationState;
@@ -120,6 +122,8 @@ impl Draw<'_> {
         self.bounds(seed, lasts_ms);
         self.told(seed, lasts_ms);
         self.held_up(seed, lasts_ms);
+        self.groups(seed, lasts_ms);
+        self.handshakes(seed, lasts_ms);
         for _ in 0..self.rng.random_range(0..10) {
             let at = self.rng.random_range(0..lasts_ms);
             let what = self.afterlife();

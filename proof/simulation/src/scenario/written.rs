@@ -100,6 +100,7 @@ impl fmt::Display for Expression<'_> {
             What::Tier { limits } => {
                 write!(f, "What::Tier {{ limits: {} }}", Limits(limits))
             }
+            What::GroupLimits { limits } => write!(f, "What::GroupLimits {{ limits: {limits:?} }}"),
             what => f.write_str(&qualified(&format!("What::{what:?}"))),
         }
     }

@@ -81,26 +81,29 @@ const UNDER_WAY: &str = "
             where destination_id = ?1 and state = 'started' and permit is not null
                 and carried_by is null)";
 
-/// Of each kind more than a run looks at.
-const LANES_WAIT: &str = "
+/// Of each kind more than a run looks at: whether some wait, and none of them is too old.
+const DUE_WAIT: &str = "
     with urgent as (
         select coalesce(expires_at <= ?2, 0) as expired from deliveries indexed by deliveries_due
         where destination_id = ?1 and permit is null and due_at is not null and urgent = 1
         order by due_at, id limit 600
-    ), firsts as (
-        select coalesce(a.expires_at <= ?2, 0) as expired
-        from json_each(line(?1, 0, 600)) l cross join deliveries a on a.id = l.value
     ), others as (
         select coalesce(expires_at <= ?2, 0) as expired from deliveries indexed by deliveries_due
         where destination_id = ?1 and permit is null and due_at is not null and urgent = 0
             and due_at <= ?2
         order by due_at, id limit 600
     )
-    select exists (select 1 from urgent), exists (select 1 from firsts),
-        exists (select 1 from others)
+    select exists (select 1 from urgent), exists (select 1 from others)
     where not exists (select 1 from urgent where expired)
-        and not exists (select 1 from firsts where expired)
         and not exists (select 1 from others where expired)";
+
+/// The same of what is in line.
+const FIRSTS_WAIT: &str = "
+    select count(*) > 0 from (
+        select coalesce(a.expires_at <= ?2, 0) as expired
+        from json_each(line(?1, 0, 600)) l cross join deliveries a on a.id = l.value
+    )
+    having coalesce(max(expired), 0) = 0";
 
 const GIVEN: &str = "
     select urgent, due_at is null from deliveries where id = ?1 and admitted_at = ?2";
@@ -358,19 +361,26 @@ impl SimulatedStore {
     }
 
     /// Of which lanes a run at `now` has left what it could have admitted; `None` where
-    /// something that is too old stood before that.
+    /// nothing but first attempts of one lane wait, or something that is too old stood
+    /// before that.
     pub(crate) fn lanes_wait(
         &self,
         destination: DestinationId,
         now: Timestamp,
     ) -> Option<Lanes<bool>> {
         let key = (text(destination), now.as_micros());
-        first(&self.connection(), LANES_WAIT, key, |row| {
-            Ok(Lanes {
-                urgent: row.get(0)?,
-                firsts: row.get(1)?,
-                others: row.get(2)?,
-            })
+        let connection = self.connection();
+        let of_two = |row: &SqlRow<'_>| Ok((row.get(0)?, row.get(1)?));
+        let (urgent, others): (bool, bool) = first(&connection, DUE_WAIT, key.clone(), of_two)?;
+        // The line is long, and seldom asked for.
+        if !urgent && !others {
+            return None;
+        }
+        let firsts = first(&connection, FIRSTS_WAIT, key, |row| row.get(0))?;
+        Some(Lanes {
+            urgent,
+            firsts,
+            others,
         })
     }
 

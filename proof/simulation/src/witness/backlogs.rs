@@ -126,6 +126,11 @@ impl Witness {
         }
     }
 
+    /// Whether any are bounded, so that it matters what adds to them.
+    pub(crate) fn judges_backlogs(&self) -> bool {
+        self.seen().backlogs.bounds.is_some()
+    }
+
     /// So many more are pending at this destination.
     pub(crate) fn came(&self, destination: DestinationId, more: u64) {
         let mut seen = self.seen();

@@ -15,6 +15,8 @@ use engine::ports::Member;
 use tokio::time::Instant;
 
 use super::backlogs::Backlogs;
+use super::group::OfGroup;
+use super::room::Room;
 use promises::{Broken, Delivered, Promise};
 
 /// All that was seen.
@@ -31,6 +33,7 @@ pub(super) struct Seen {
     /// What a receiver answered for each attempt of a batch by itself.
     pub(super) answered: BTreeMap<AttemptId, Option<u16>>,
     pub(super) backlogs: Backlogs,
+    pub(super) group: OfGroup,
     pub(super) broken: Vec<Broken>,
     pub(super) starts: u64,
     /// The first attempt that was created after the store's clock was last set
@@ -43,6 +46,8 @@ pub(super) struct OfDestination {
     pub(super) history: Vec<InForce>,
     /// The longest window that was ever in force.
     pub(super) longest: Duration,
+    /// What no window has to be judged for.
+    room: Room,
     /// Claims, in order.
     pub(super) starts: Vec<Start>,
     /// Requests, in order.
@@ -70,6 +75,8 @@ pub(super) struct OfAttempt {
     pub(super) started: Option<Instant>,
     /// By the store's clock, and where.
     pub(super) claimed_at: Option<(DestinationId, Timestamp)>,
+    /// It was claimed by a member of the limit group.
+    pub(super) of_group: bool,
     /// On the same clock.
     pub(super) sent_at: Option<Timestamp>,
     pub(super) was_sent: bool,
@@ -87,7 +94,7 @@ impl OfDestination {
     /// network may differ where a margin is measured, in a part that is the attempt's own.
     /// Where the owner has set a smaller one, or no window is in force but a bucket's, as
     /// much as that covers.
-    fn way(&self, attempt: AttemptId) -> Duration {
+    pub(super) fn way(&self, attempt: AttemptId) -> Duration {
         part(attempt, self.covered().min(margin::LEAST))
     }
 
@@ -104,6 +111,7 @@ impl OfDestination {
     /// of the requests that are on their way as well: these come as others will.
     pub(super) fn note_history(&mut self, history: Vec<InForce>) {
         let before = self.covered();
+        self.room = Room::of(&history);
         self.history = history;
         if self.covered() < before && !self.ever_counted_answers() {
             let sends = self.sends.iter();
@@ -129,16 +137,7 @@ impl OfDestination {
 
     /// One request is at the receiver, and is judged with all that were before it.
     fn arrives(&mut self, at: Timestamp) -> Promise {
-        let place = (self.arrivals).partition_point(|other| other.read_at <= at);
-        self.arrivals.insert(place, Arrival::at(at));
-        let since = at - self.longest;
-        let begin = (self.arrivals).partition_point(|other| other.read_at <= since);
-        let of = AtReceiver {
-            history: &self.history,
-            later: MAX_CLAIM_TO_SEND + margin::LEAST,
-            window_percent: 100,
-        };
-        promises::no_window_of_arrivals_is_over(&of.judge(&self.arrivals[begin..]))
+        arrive((&self.history, &self.room), &mut self.arrivals, at)
     }
 }
 
@@ -168,6 +167,20 @@ impl Seen {
         }
         of.arrives(at + of.way(attempt))
             .map_err(|broken| broken.of(destination))
+    }
+
+    /// The same with all that the limit group has sent.
+    pub(super) fn note_send_of_group(&mut self, attempt: AttemptId) -> Promise {
+        let of = self.attempts.get(&attempt).filter(|of| of.of_group);
+        let of = of.and_then(|of| Some((of.claimed_at?, of.sent_at?)));
+        let Some(((destination, claimed_at), sent_at)) = of else {
+            return Ok(());
+        };
+        let Some(of) = self.destinations.get(&destination) else {
+            return Ok(());
+        };
+        self.group
+            .sent((destination, of), attempt, (claimed_at, sent_at))
     }
 
     /// Nothing more comes of the request of an attempt. Where answers count it has arrived
@@ -217,11 +230,38 @@ impl Seen {
         let Some(of) = self.destinations.get(&destination) else {
             return Ok(());
         };
-        let since = first - of.longest;
-        let begin = of.starts.partition_point(|(at, _)| *at <= since);
-        promises::no_window_is_over(&judge(&of.history, &of.starts[begin..]))
-            .map_err(|broken| broken.of(destination))
+        let after = |since| of.starts.len() - of.starts.partition_point(|(at, _)| *at <= since);
+        let judged = || {
+            let since = first - of.longest;
+            let begin = of.starts.partition_point(|(at, _)| *at <= since);
+            promises::no_window_is_over(&judge(&of.history, &of.starts[begin..]))
+                .map_err(|broken| broken.of(destination))
+        };
+        (of.room).judge_unless_it_holds_all((first, after), judged)
     }
+}
+
+/// One more request is at its receiver, and judged with all that were before it, by what is
+/// in force for all of these.
+pub(super) fn arrive(
+    (history, room): (&[InForce], &Room),
+    arrivals: &mut Vec<Arrival>,
+    at: Timestamp,
+) -> Promise {
+    let until =
+        |arrivals: &[Arrival], at: Timestamp| arrivals.partition_point(|other| other.read_at <= at);
+    arrivals.insert(until(arrivals, at), Arrival::at(at));
+    let after = |since| arrivals.len() - until(arrivals, since);
+    room.judge_unless_it_holds_all((at, after), || {
+        let longest = history.iter().map(longest).max().unwrap_or_default();
+        let of = AtReceiver {
+            history,
+            later: MAX_CLAIM_TO_SEND + margin::LEAST,
+            window_percent: 100,
+        };
+        let in_windows = &arrivals[until(arrivals, at - longest)..];
+        promises::no_window_of_arrivals_is_over(&of.judge(in_windows))
+    })
 }
 
 /// A part of this time that is the attempt's own.

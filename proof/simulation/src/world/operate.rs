@@ -35,6 +35,14 @@ impl<'a> World<'a> {
                 destination: of,
                 to,
             } => self.turn_smart(destination(*of), *to).await,
+            what @ (What::GroupLimits { .. } | What::Joins { .. } | What::Leaves { .. }) => {
+                self.begin_in_group(what).await;
+            }
+            What::Handshake { destination: of } => self.begin_handshake(destination(*of)).await,
+            What::Allows {
+                destination: of,
+                per_minute,
+            } => self.allow(destination(*of), *per_minute).await,
             what @ What::Batches { .. } => self.set_batches(what).await,
             What::Delete { destination: of } => self.delete(destination(*of)).await,
             What::Cancel { destination: of } => self.cancel(destination(*of)).await,
@@ -50,21 +58,12 @@ impl<'a> World<'a> {
                 self.replay(destination(*of), number, *share_percent).await;
             }
             What::Told { destination: of } => self.tell(destination(*of)).await,
-            // It holds from the beginning.
-            What::Keep { .. } | What::Bound { .. } => {}
+            // It holds from the beginning, or is the judge's.
+            What::Keep { .. } | What::Bound { .. } | What::UseCounts => {}
             What::WipeSchedule => self.wipe_schedule(),
             What::ScheduleClock { step_ms } => self.step_schedule_clock(*step_ms),
-            What::WipeQueue => {
-                self.parts.around.counts.note("queue deleted");
-                self.parts.queue.delete();
-            }
-            What::PurgeQueue => {
-                self.parts.around.counts.note("queue purged");
-                self.parts.queue.purge();
-            }
-            What::BreakConnections => {
-                self.parts.around.counts.note("connections broken");
-                self.parts.queue.break_connections();
+            what @ (What::WipeQueue | What::PurgeQueue | What::BreakConnections) => {
+                self.harm_queue(what);
             }
             What::StoreClock { step_ms } => self.step_store_clock(*step_ms),
             What::Kill {
@@ -88,14 +87,21 @@ impl<'a> World<'a> {
     fn would_confuse_history(&self, what: &What) -> bool {
         let now = self.parts.store.now();
         match what {
-            What::Limits { .. } | What::Tier { .. } | What::State { .. } | What::Delete { .. } => {
-                now <= self.clock_has_been
-            }
+            What::Limits { .. }
+            | What::Tier { .. }
+            | What::GroupLimits { .. }
+            | What::Joins { .. }
+            | What::Leaves { .. }
+            | What::Handshake { .. }
+            | What::Allows { .. }
+            | What::State { .. }
+            | What::Delete { .. } => now <= self.clock_has_been,
             What::StoreClock {
                 step_ms: back @ ..0,
             } => {
                 let set_to = now - Duration::from_millis(back.unsigned_abs());
                 now <= self.clock_has_been
+                    || self.parts.witness.group_changed() >= Some(set_to)
                     || (0..self.scenario.destinations.len()).any(|of| {
                         let (history, _) = self.parts.witness.ledger(destination(of));
                         history.last().is_some_and(|last| last.from >= set_to)
@@ -221,6 +227,24 @@ impl<'a> World<'a> {
             self.parts.around.counts.note("process stopped in order");
             running.stop();
             self.plan_in(down_ms, Action::Start(process, life));
+        }
+    }
+
+    fn harm_queue(&self, what: &What) {
+        let (counts, queue) = (&self.parts.around.counts, &self.parts.queue);
+        match what {
+            What::WipeQueue => {
+                counts.note("queue deleted");
+                queue.delete();
+            }
+            What::PurgeQueue => {
+                counts.note("queue purged");
+                queue.purge();
+            }
+            _ => {
+                counts.note("connections broken");
+                queue.break_connections();
+            }
         }
     }
 

@@ -166,6 +166,8 @@ impl World<'_> {
         if store.delete_destination(DEFAULT_TENANT, of).await.is_ok() {
             self.parts.around.counts.note("destination deleted");
             self.deleted.push(of);
+            // It has left its limit group.
+            self.read_members().await;
         }
         self.read_history(of);
     }

@@ -15,7 +15,6 @@ use domain::health::FIRST_PROBE;
 use domain::ids::{DestinationId, EventId};
 use domain::policy::{LimitSettings, Policy, Rate};
 use domain::retry::{AfterFailure, RetrySettings};
-use domain::time::Timestamp;
 use engine::ports::{Catalog as _, DEFAULT_TENANT};
 use tokio::time::Instant;
 
@@ -76,6 +75,8 @@ impl World<'_> {
             }
         }
         self.end_replays().await;
+        self.dissolve_group().await;
+        self.end_handshakes().await;
         for of in self.living() {
             self.change_state(of, DestinationState::Active).await;
             let store = &self.parts.store;
@@ -134,6 +135,7 @@ impl World<'_> {
             let once = promises::a_dead_letter_is_replayed_once(&replayed, &made);
             self.note(of, once);
         }
+        self.judge_group().await;
         self.judge_parts();
         self.judge_events();
         self.judge_news();
@@ -144,7 +146,7 @@ impl World<'_> {
         }
     }
 
-    fn living(&self) -> Vec<DestinationId> {
+    pub(super) fn living(&self) -> Vec<DestinationId> {
         (0..self.scenario.destinations.len())
             .map(destination)
             .filter(|of| !self.deleted.contains(of))
@@ -282,7 +284,7 @@ impl World<'_> {
             &history,
             &due,
             &starts,
-            (Timestamp::MIN, until),
+            (super::BEGAN + self.scenario.use_counts_from(), until),
             burst_takes.unwrap_or_default(),
         );
         self.note(of, used);
@@ -340,18 +342,29 @@ impl World<'_> {
     fn judge_events(&self) {
         self.judge_repeats();
         for one in self.parts.witness.accepted_events() {
-            let attempts = self.parts.store.rows_of_event(one.event);
-            let is_dead_letter = (attempts.unwrap_or_default().iter())
-                .any(|row| row.destination == one.destination && row.is_open_dead_letter);
+            // What was taken is not lost, whatever the rows say.
+            let (is_dead_letter, is_cancelled) = match one.was_taken {
+                true => (false, false),
+                false => self.became(one.destination, one.event),
+            };
             let accepted = Accepted {
                 was_taken: one.was_taken,
                 is_dead_letter,
-                is_cancelled: self.deleted.contains(&one.destination)
-                    || self.is_cancelled(one.destination, one.event),
+                is_cancelled,
             };
             let judged = promises::nothing_is_lost(one.event, accepted);
             self.note(one.destination, judged);
         }
+    }
+
+    /// Whether an event is a dead letter, and whether its owner took it back.
+    fn became(&self, destination: DestinationId, event: EventId) -> (bool, bool) {
+        let attempts = self.parts.store.rows_of_event(event);
+        let is_dead_letter = (attempts.unwrap_or_default().iter())
+            .any(|row| row.destination == destination && row.is_open_dead_letter);
+        let is_cancelled =
+            self.deleted.contains(&destination) || self.is_cancelled(destination, event);
+        (is_dead_letter, is_cancelled)
     }
 
     /// Whether its owner has cancelled what waited, and the event's last attempt

@@ -35,6 +35,10 @@ impl FaultyStore {
     /// Runs a statement that may add to backlogs: by as much as they are longer
     /// after it. The store's are done at once.
     pub(super) async fn noting_what_comes<T>(&self, statement: impl Future<Output = T>) -> T {
+        // To count them is to read all of them.
+        if !self.witness.judges_backlogs() {
+            return statement.await;
+        }
         let before = self.pending();
         let answer = statement.await;
         for (whose, (pending, _)) in self.pending() {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use domain::admission::Blocked;
 use domain::attempt::{AttemptState, OutcomeKind};
 use domain::ids::AttemptId;
 use domain::permit::Permit;
@@ -30,6 +31,9 @@ impl FaultyStore {
             self.line(Site::Admit, format_args!("{destination} {result:?}"));
             return;
         };
+        if *blocked == Some(Blocked::Group) {
+            self.gate.around.counts.note("limit group used up");
+        }
         let first = |attempt| self.inner.is_first(attempt);
         // A leader's permit may end unused while what it would have carried goes
         // with another, or leads itself: their order is kept where each has a
