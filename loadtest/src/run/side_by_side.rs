@@ -184,7 +184,7 @@ fn traffic(settings: &Settings) -> Option<Traffic> {
 impl Traffic {
     /// The real admission; starts by event.
     fn ours(&self, settings: &LimitSettings) -> Vec<i64> {
-        let passages = replay(&settings.policy(), &self.arrivals, u32::MAX);
+        let passages = replay(&settings.policy(), None, &self.arrivals, u32::MAX);
         let started = passages.iter().filter_map(|passage| passage.started_at);
         started.map(Timestamp::as_micros).collect()
     }
