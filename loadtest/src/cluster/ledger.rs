@@ -206,7 +206,7 @@ mod tests {
             status: None,
             error: None,
             response_body: None,
-            response_headers: domain::response_headers::ResponseHeaders::default(),
+            response_headers: None,
         }
     }
 

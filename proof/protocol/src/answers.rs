@@ -277,6 +277,7 @@ impl Answers {
             status: answered.then_some(200),
             error: None,
             response_body: Default::default(),
+            response_headers: Default::default(),
             next: NextTry::None,
             signal: Signal::default(),
             speaks: Speaks::ForRequest,
