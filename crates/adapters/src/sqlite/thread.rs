@@ -290,8 +290,8 @@ mod tests {
         answered
     }
 
-    #[tokio::test]
-    async fn what_is_wanted_soon_goes_before_all_but_the_group_that_runs() {
+    #[test]
+    fn what_is_wanted_soon_goes_before_all_but_the_group_that_runs() {
         let (lane, mut queue) = mpsc::channel(QUEUE);
         let mut waiting = Vec::new();
         for (number, manner) in [

@@ -265,7 +265,7 @@ mod tests {
         assert_eq!(keyed(draft()), keyed(strict));
         digests.sort_unstable();
         digests.dedup();
-        assert_eq!(digests.len(), 8, "each of them is another request");
+        assert_eq!(digests.len(), 9, "each of them is another request");
     }
 
     #[test]

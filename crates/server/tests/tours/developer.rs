@@ -89,8 +89,14 @@ fn serve_says_where(stage: &Stage) {
         false => "Database: postgres://".to_owned(),
     };
     assert!(said.contains(&database), "{said}");
+    // As it can be typed: by its path, unless this machine has one on the path.
+    let program = fs::canonicalize(env!("CARGO_BIN_EXE_paceline")).unwrap();
+    let next = |program: &str| {
+        format!("Next, in another terminal in this folder: {program} destination create")
+    };
+    let is_said = |program| said.contains(&next(program));
     assert!(
-        said.contains("Next, in another terminal in this folder: paceline "),
+        is_said(&program.to_string_lossy()) || is_said("paceline"),
         "{said}"
     );
 }
