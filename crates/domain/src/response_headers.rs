@@ -2,9 +2,10 @@
 //!
 //! Kept where an answer says more than that all is well: beside its body, and of
 //! every answer that is no success. So a success without a body costs a store nothing.
-//! What belongs to the connection is left out, and what lets somebody in is named
-//! without its value: whoever reads attempts need not be able to act as the receiver's
-//! users. Count and size are bounded, since the receiver chooses both.
+//! What belongs to the connection is left out. Values are shown of headers that are known
+//! to let nobody in, and all others are only named: whoever reads attempts need not be able
+//! to act as the receiver's users. Count and size are bounded, since the receiver chooses
+//! both.
 
 use std::collections::BTreeMap;
 
@@ -19,10 +20,10 @@ pub const MAX_NAME_BYTES: usize = 64;
 /// A longer value is cut.
 pub const MAX_VALUE_BYTES: usize = 512;
 
-/// All names and values together; what comes after that is left out.
+/// All names and values together; what does not fit is left out.
 pub const MAX_TOTAL_BYTES: usize = 4_096;
 
-/// What stands for a value that lets somebody in.
+/// What stands for a value that may let somebody in.
 pub const HIDDEN: &str = "hidden";
 
 /// These are of the connection and not of the answer; in lower case.
@@ -36,22 +37,48 @@ const OF_THE_CONNECTION: [&str; 7] = [
     "upgrade",
 ];
 
-/// A name with one of these in it holds what lets somebody in, as `set-cookie`,
-/// `x-auth-token` and `authentication-info` do.
-const SECRET_PARTS: [&str; 9] = [
-    "apikey",
-    "api-key",
-    "auth",
-    "cookie",
-    "credential",
-    "password",
-    "secret",
-    "session",
-    "token",
+/// Values of these are shown; in lower case.
+const SHOWN: [&str; 27] = [
+    "accept",
+    "age",
+    "allow",
+    "cache-control",
+    "cf-ray",
+    "content-encoding",
+    "content-language",
+    "content-length",
+    "content-type",
+    "date",
+    "etag",
+    "expires",
+    "last-modified",
+    "retry-after",
+    "server",
+    "server-timing",
+    "strict-transport-security",
+    "traceparent",
+    "vary",
+    "via",
+    "webhook-allowed-origin",
+    "webhook-allowed-rate",
+    "webhook-delivery",
+    "x-amzn-requestid",
+    "x-correlation-id",
+    "x-powered-by",
+    "x-request-id",
 ];
 
-/// Challenges: they say why somebody was not let in, and let nobody in.
-const NO_SECRETS: [&str; 2] = ["proxy-authenticate", "www-authenticate"];
+/// Values of names that begin so are shown: what the receiver says of its limits.
+const SHOWN_PREFIXES: [&str; 3] = ["ratelimit", "x-ratelimit-", "x-rate-limit-"];
+
+/// Where these lead is shown, without what is asked for there.
+const PLACES: [&str; 2] = ["content-location", "location"];
+
+/// Challenges: these say why somebody was not let in.
+const CHALLENGES: [&str; 2] = ["proxy-authenticate", "www-authenticate"];
+
+/// Schemes whose challenges hold nothing that was made for one client.
+const PLAIN_SCHEMES: [&str; 2] = ["basic", "bearer"];
 
 /// Headers of one response, in the order in which they came, names in lower case. As text
 /// a line each, `name: value`; that is how they are stored.
@@ -75,14 +102,12 @@ impl ResponseHeaders {
             .filter(|(name, _)| name.len() <= MAX_NAME_BYTES && !OF_THE_CONNECTION.contains(name));
         let mut total = 0;
         for (name, value) in wanted.take(MAX_HEADERS) {
-            let value = match is_secret(name) {
-                true => HIDDEN.to_owned(),
-                false => printable(&String::from_utf8_lossy(value), MAX_VALUE_BYTES),
-            };
-            total += name.len() + value.len();
-            if total > MAX_TOTAL_BYTES {
-                break;
+            let value = String::from_utf8_lossy(value);
+            let value = printable(shown(name, &value), MAX_VALUE_BYTES);
+            if total + name.len() + value.len() > MAX_TOTAL_BYTES {
+                continue;
             }
+            total += name.len() + value.len();
             for part in [name, ": ", &value, "\n"] {
                 kept.0.push_str(part);
             }
@@ -124,8 +149,26 @@ impl ResponseHeaders {
     }
 }
 
-fn is_secret(name: &str) -> bool {
-    !NO_SECRETS.contains(&name) && SECRET_PARTS.iter().any(|part| name.contains(part))
+/// What people may read of a value.
+fn shown<'a>(name: &str, value: &'a str) -> &'a str {
+    let is_shown =
+        SHOWN.contains(&name) || (SHOWN_PREFIXES.iter()).any(|prefix| name.starts_with(prefix));
+    if is_shown {
+        return value;
+    }
+    if PLACES.contains(&name) {
+        return value.split(['?', '#']).next().unwrap_or_default();
+    }
+    if CHALLENGES.contains(&name) {
+        let scheme = value.split_whitespace().next().unwrap_or_default();
+        let is_plain = |plain: &&str| scheme.eq_ignore_ascii_case(plain);
+        return if PLAIN_SCHEMES.iter().any(|plain| is_plain(&plain)) {
+            value
+        } else {
+            scheme
+        };
+    }
+    HIDDEN
 }
 
 #[cfg(test)]
@@ -166,6 +209,10 @@ mod tests {
             ("x-session-id", "canary"),
             ("www-authenticate", "Bearer error=\"invalid_token\""),
             ("retry-after", "3"),
+            ("location", "https://a.example/b?token=canary"),
+            ("www-authenticate", "Negotiate canary"),
+            ("x-of-their-own", "canary"),
+            ("x-ratelimit-remaining-tokens", "7"),
         ]);
         let text = shown.as_text().unwrap();
         assert!(
@@ -173,7 +220,7 @@ mod tests {
             "{text}"
         );
         let shown: Vec<_> = shown.iter().collect();
-        assert_eq!(shown.len(), 8);
+        assert_eq!(shown.len(), 12);
         assert_eq!(shown[0], ("content-type", "text/plain"));
         assert_eq!(shown[1], ("set-cookie", HIDDEN));
         assert_eq!(
@@ -181,6 +228,9 @@ mod tests {
             ("www-authenticate", "Bearer error=\"invalid_token\"")
         );
         assert_eq!(shown[7], ("retry-after", "3"));
+        assert_eq!(shown[8], ("location", "https://a.example/b"));
+        assert_eq!(shown[9], ("www-authenticate", "Negotiate"));
+        assert_eq!(shown[11], ("x-ratelimit-remaining-tokens", "7"));
     }
 
     #[test]
@@ -195,8 +245,8 @@ mod tests {
     #[test]
     fn they_are_bounded() {
         let long = "v".repeat(MAX_VALUE_BYTES + 1);
-        let one = kept(&[("a", &long)]);
-        assert_eq!(one.iter().next(), Some(("a", &long[1..])));
+        let one = kept(&[("via", &long)]);
+        assert_eq!(one.iter().next(), Some(("via", &long[1..])));
         let name = "n".repeat(MAX_NAME_BYTES + 1);
         assert_eq!(kept(&[(&name, "x")]), ResponseHeaders::default());
         assert_eq!(kept(&[(&name[1..], "x")]).iter().count(), 1);
@@ -204,10 +254,10 @@ mod tests {
             kept(&[("a", "x"); MAX_HEADERS + 1]).iter().count(),
             MAX_HEADERS
         );
-        let large = kept(&[("a", long.as_str()); MAX_HEADERS]);
+        let large = kept(&[("via", long.as_str()); MAX_HEADERS]);
         assert_eq!(
             large.iter().count(),
-            MAX_TOTAL_BYTES / (MAX_VALUE_BYTES + 1)
+            MAX_TOTAL_BYTES / (MAX_VALUE_BYTES + "via".len())
         );
     }
 
@@ -215,7 +265,7 @@ mod tests {
         /// Whatever a receiver sends comes back from a store as it was kept, on a line each.
         #[test]
         fn any_values_are_lines(values: Vec<Vec<u8>>) {
-            let all = values.iter().map(|value| ("x-any", value.as_slice()));
+            let all = values.iter().map(|value| ("via", value.as_slice()));
             let kept = ResponseHeaders::kept((400, b""), all);
             let bytes: usize = kept.iter().map(|(name, value)| name.len() + value.len()).sum();
             prop_assert!(kept.iter().count() <= values.len().min(MAX_HEADERS));

@@ -5,6 +5,7 @@
 use std::env;
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
+use std::path::Path;
 use std::time::Duration;
 
 use crate::config::{Database, StoreConfig};
@@ -69,7 +70,13 @@ fn program() -> String {
     let file = env::current_exe().ok().filter(|_| !is_found);
     let here = env::current_dir().unwrap_or_default();
     file.map_or(NAME.to_owned(), |file| {
-        let file = file.strip_prefix(here).unwrap_or(&file);
-        file.display().to_string()
+        let file = file
+            .strip_prefix(here)
+            .map_or(file.clone(), |file| Path::new(".").join(file));
+        let file = file.display().to_string();
+        match file.contains(char::is_whitespace) {
+            true => format!("'{file}'"),
+            false => file,
+        }
     })
 }

@@ -203,6 +203,7 @@ macro_rules! backlog_contract {
             a_permit_that_comes_back_keeps_its_place
             what_is_meant_for_later_is_in_no_hurry
             what_is_sent_again_keeps_its_lane
+            what_was_never_sent_keeps_its_lane
             a_retry_is_in_no_lane
             a_batch_is_of_one_lane
             all_lanes_are_cancelled

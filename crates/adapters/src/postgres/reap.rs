@@ -240,6 +240,7 @@ impl GivenUp {
             batch_limit: retry.batch_limit.map(integer),
             // What is given up may have been sent: it is the replay's.
             replay: None,
+            urgent: false,
             due_at: retry.due_at.as_micros(),
             created_at: self.now,
         }

@@ -241,6 +241,7 @@ struct Started {
     payload_bytes: i32,
     batch_limit: Option<i32>,
     replay_id: Option<Uuid>,
+    urgent: bool,
     was_unknown: bool,
     dead_letter: bool,
     to_fold: bool,
@@ -265,7 +266,7 @@ async fn lock(
         with clock as materialized (select micros(clock_timestamp()) as now)
         select (select now from clock) as now, a.id, a.event_id, a.destination_id, a.tenant_id,
             a.try_number, a.tries_before, micros(a.expires_at) as expires_at,
-            a.payload_bytes, a.batch_limit, a.replay_id,
+            a.payload_bytes, a.batch_limit, a.replay_id, a.urgent,
             a.state = 'unknown' as was_unknown, a.dead_letter, a.coarse and not a.folded as to_fold,
             a.crowded, micros(a.claimed_at) as claimed_at,
             micros(a.started_at) as started_at,
@@ -317,6 +318,7 @@ pub(super) struct Retry {
     pub(super) batch_limit: Option<i32>,
     /// Whose first try it is.
     pub(super) replay: Option<Uuid>,
+    pub(super) urgent: bool,
     pub(super) due_at: i64,
     pub(super) created_at: i64,
 }
@@ -384,6 +386,7 @@ impl Steps {
             payload_bytes: row.payload_bytes,
             batch_limit: retry.batch_limit.map(integer),
             replay: row.replay_id.filter(|_| retry.in_its_place),
+            urgent: row.urgent && retry.in_its_lane,
             due_at: retry.due_at.as_micros(),
             created_at: next.finished_at.as_micros(),
         });
@@ -460,17 +463,17 @@ pub(super) async fn insert_retries(
         "-- insert_retries
         insert into deliveries (
             event_id, destination_id, tenant_id, try_number, due_at, created_at, tries_before,
-            expires_at, payload_bytes, batch_limit, replay_id
+            expires_at, payload_bytes, batch_limit, replay_id, urgent
         )
         select n.event_id, n.destination_id, n.tenant_id, n.try_number, from_micros(n.due_at),
             from_micros(n.created_at), n.tries_before, from_micros(n.expires_at),
-            n.payload_bytes, n.batch_limit, n.replay_id
+            n.payload_bytes, n.batch_limit, n.replay_id, n.urgent
         from unnest(
             $1::uuid[], $2::uuid[], $3::uuid[], $4::integer[], $5::bigint[], $6::bigint[],
-            $7::integer[], $8::bigint[], $9::integer[], $10::integer[], $11::uuid[]
+            $7::integer[], $8::bigint[], $9::integer[], $10::integer[], $11::uuid[], $12::boolean[]
         ) as n (
             event_id, destination_id, tenant_id, try_number, due_at, created_at, tries_before,
-            expires_at, payload_bytes, batch_limit, replay_id
+            expires_at, payload_bytes, batch_limit, replay_id, urgent
         )",
     )
     .bind(each(retries, |retry| retry.event))
@@ -484,6 +487,7 @@ pub(super) async fn insert_retries(
     .bind(each(retries, |retry| retry.payload_bytes))
     .bind(each(retries, |retry| retry.batch_limit))
     .bind(each(retries, |retry| retry.replay))
+    .bind(each(retries, |retry| retry.urgent))
     .execute(connection)
     .await?;
     Ok(())

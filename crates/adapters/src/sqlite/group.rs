@@ -28,7 +28,7 @@ const MOST_STEPS: usize = 64;
 /// the last.
 const MOST_TIME: Duration = Duration::from_millis(4);
 
-/// The same of a group in which one is wanted soon.
+/// The same of a group in which one is wanted soon, after that one has run.
 const MOST_TIME_SOON: Duration = Duration::from_millis(1);
 
 /// A step, and whoever waits for it.
@@ -108,7 +108,7 @@ fn attempt(
         Ok(tx) => tx,
         Err(problem) => return Some(Err(problem)),
     };
-    let (began, mut most_time) = (Instant::now(), MOST_TIME);
+    let (mut began, mut most_time) = (Instant::now(), MOST_TIME);
     let mut at = 0;
     while let Some(member) = members.get_mut(at) {
         // What only reads has nothing to take back, unless SQLite itself has given up.
@@ -118,7 +118,7 @@ fn attempt(
         }
         at += 1;
         if member.manner() == Manner::WritesSoon {
-            most_time = MOST_TIME_SOON;
+            (began, most_time) = (Instant::now(), MOST_TIME_SOON);
         }
         let full = at >= MOST_STEPS || began.elapsed() >= most_time;
         let last = reads || full || member.manner() == Manner::WritesPromptly;

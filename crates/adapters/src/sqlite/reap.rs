@@ -336,6 +336,7 @@ fn give_up(
                 payload_bytes: row.get(12)?,
                 // What is given up may have been sent: it is the replay's.
                 replay: None,
+                urgent: false,
             },
             worker_gone: row.get(7)?,
             start: follow_up::GivenUp {

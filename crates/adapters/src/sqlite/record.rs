@@ -21,7 +21,7 @@ const STARTED: &str = "
         0, tries_before, expires_at,
         exists (select 1 from health h where h.destination_id = deliveries.destination_id),
         exists (select 1 from smart_limits s where s.destination_id = deliveries.destination_id),
-        payload_bytes, batch_limit, claimed_at, replay_id
+        payload_bytes, batch_limit, claimed_at, replay_id, urgent
     from deliveries
     where id = ?1 and permit = ?2 and worker_id = ?3 and state = 'started'
         and destination_id = ?4";
@@ -33,7 +33,7 @@ const UNKNOWN: &str = "
         dead_letter, tries_before, expires_at,
         exists (select 1 from health h where h.destination_id = ledger.destination_id),
         exists (select 1 from smart_limits s where s.destination_id = ledger.destination_id),
-        payload_bytes, batch_limit, claimed_at, replay_id
+        payload_bytes, batch_limit, claimed_at, replay_id, urgent
     from ledger
     where id = ?1 and permit = ?2 and worker_id = ?3 and state = 'unknown'
         and destination_id = ?4";
@@ -47,8 +47,8 @@ const INSERT_RETRY: &str = "
     -- the next try
     insert into deliveries
         (event_id, destination_id, tenant_id, try_number, due_at, created_at, tries_before,
-        expires_at, payload_bytes, batch_limit, replay_id)
-    values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
+        expires_at, payload_bytes, batch_limit, replay_id, urgent)
+    values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)";
 
 /// The statements of a plain outcome and of a retry, for the test of what they cost.
 #[cfg(test)]
@@ -147,6 +147,7 @@ pub(super) struct EventAt {
     pub(super) payload_bytes: i64,
     /// Whose first try it is.
     pub(super) replay: Option<String>,
+    pub(super) urgent: bool,
 }
 
 impl EventAt {
@@ -169,6 +170,7 @@ impl EventAt {
             self.payload_bytes,
             retry.batch_limit,
             self.replay.as_ref().filter(|_| retry.in_its_place),
+            self.urgent && retry.in_its_lane,
         );
         execute(tx, INSERT_RETRY, row)?;
         Ok(())
@@ -212,6 +214,7 @@ impl Started {
                     expires_at: row.get(10)?,
                     payload_bytes: row.get(13)?,
                     replay: row.get(16)?,
+                    urgent: row.get(17)?,
                 },
                 remembered: row.get(11)?,
                 smart: row.get(12)?,

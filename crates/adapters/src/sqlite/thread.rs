@@ -139,7 +139,10 @@ fn run(connection: &mut Connection, queue: &mut mpsc::Receiver<Step>, writes: Op
     }
 }
 
-/// What has come through the channel and has not run: no more than the channel holds.
+/// How many are looked at for those that are wanted soon.
+const AHEAD: usize = 64;
+
+/// What has come through the channel and has not run, [`AHEAD`] at most.
 #[derive(Default)]
 struct Line {
     steps: VecDeque<Step>,
@@ -151,16 +154,18 @@ impl Line {
         self.steps.pop_front().or_else(|| queue.blocking_recv())
     }
 
-    /// What joins a group next: one that is wanted soon, wherever in line it stands; else
-    /// the one that has waited for longest, if it may share.
+    /// What joins a group next: one that is wanted soon, before all but a claim that has
+    /// waited for longest, whose worker would not send any more; else the one that has
+    /// waited for longest, if it may share.
     fn next(&mut self, queue: &mut mpsc::Receiver<Step>) -> Option<Box<dyn Member>> {
-        while self.steps.len() < QUEUE
+        while self.steps.len() < AHEAD
             && let Ok(step) = queue.try_recv()
         {
             self.steps.push_back(step);
         }
-        let soon = (self.steps.iter()).position(Step::is_wanted_soon);
-        let at = soon.unwrap_or(0);
+        let claims = (self.steps.front()).is_some_and(|step| step.is(Manner::WritesPromptly));
+        let soon = (self.steps.iter()).position(|step| step.is(Manner::WritesSoon));
+        let at = soon.filter(|_| !claims).unwrap_or(0);
         match self.steps.remove(at)? {
             Step::Together(member) => Some(member),
             alone @ Step::Alone(_) => {
@@ -172,8 +177,8 @@ impl Line {
 }
 
 impl Step {
-    fn is_wanted_soon(&self) -> bool {
-        matches!(self, Self::Together(member) if member.manner() == Manner::WritesSoon)
+    fn is(&self, manner: Manner) -> bool {
+        matches!(self, Self::Together(member) if member.manner() == manner)
     }
 }
 
@@ -291,15 +296,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wanted_soon_goes_before_all_but_the_group_that_runs() {
+    fn what_is_wanted_soon_goes_before_all_but_what_runs_and_a_claim() {
         let (lane, mut queue) = mpsc::channel(QUEUE);
         let mut waiting = Vec::new();
         for (number, manner) in [
             (1, Manner::Writes),
-            (2, Manner::WritesPromptly),
+            (2, Manner::Writes),
             (3, Manner::WritesSoon),
-            (4, Manner::Writes),
-            (5, Manner::WritesSoon),
+            (4, Manner::WritesPromptly),
+            (5, Manner::Writes),
         ] {
             waiting.push(numbered(&lane, number, manner));
         }
@@ -319,7 +324,14 @@ mod tests {
             }
             member = line.next(&mut queue);
         }
-        assert_eq!(order, [1, 3, 5, 2, 4]);
+        assert_eq!(order, [1, 3, 2, 4, 5]);
+        for (number, manner) in [(6, Manner::WritesPromptly), (7, Manner::WritesSoon)] {
+            waiting.push(numbered(&lane, number, manner));
+        }
+        assert!(
+            line.next(&mut queue)
+                .is_some_and(|one| one.manner() == Manner::WritesPromptly)
+        );
     }
 
     /// Set for the process that panics.

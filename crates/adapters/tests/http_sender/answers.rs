@@ -56,9 +56,9 @@ async fn headers_are_kept_where_an_answer_says_more_than_that_all_is_well() {
         (b"HTTP/1.1 204 No Content\r\nServer: x\r\n\r\n", None),
         (OK, Some("content-length: 2\n")),
         (
-            b"HTTP/1.1 429 Slow\r\nRetry-After: 3\r\nSet-Cookie: id=canary\r\nX-Odd: a\xffb\r\n\
+            b"HTTP/1.1 429 Slow\r\nRetry-After: 3\r\nSet-Cookie: id=canary\r\nVia: a\xffb\r\n\
               Connection: close\r\nContent-Length: 0\r\n\r\n",
-            Some("retry-after: 3\nset-cookie: hidden\nx-odd: a\u{fffd}b\ncontent-length: 0\n"),
+            Some("retry-after: 3\nset-cookie: hidden\nvia: a\u{fffd}b\ncontent-length: 0\n"),
         ),
     ];
     let target = peer.target(1);

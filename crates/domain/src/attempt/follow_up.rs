@@ -60,6 +60,8 @@ pub struct Retry {
     pub batch_limit: Option<u32>,
     /// The other was never sent: this one stands in its place, in a replay as well.
     pub in_its_place: bool,
+    /// The same, and it is due: it stays in the lane of the other.
+    pub in_its_lane: bool,
 }
 
 /// What follows `outcome` at `now`, with the destination's health as this batch
@@ -93,6 +95,7 @@ pub fn follow_up(
             due_at,
             batch_limit: outcome.next_limit(row.batch_limit),
             in_its_place: outcome.kind == OutcomeKind::NotSent,
+            in_its_lane: outcome.kind == OutcomeKind::NotSent && due_at <= now,
         }),
         calls_off_retry: false,
     }
@@ -189,6 +192,7 @@ pub fn after_unknown(start: &GivenUp, now: Timestamp) -> AfterUnknown {
             due_at: now,
             batch_limit,
             in_its_place: false,
+            in_its_lane: false,
         }),
     }
 }

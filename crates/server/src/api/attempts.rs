@@ -51,7 +51,7 @@ pub struct Attempt {
     /// The beginning of the response body.
     pub response_body: Option<String>,
     /// Headers of the response, beside a body and where it was no success; names in lower
-    /// case. What lets somebody in is `hidden`.
+    /// case. What may let somebody in is `hidden`.
     pub response_headers: Option<BTreeMap<String, String>>,
     /// The replay that made it: it brought a dead letter back, or sent the event again.
     pub replay_id: Option<Uuid>,

@@ -19,8 +19,12 @@ use super::report::GroupReport;
 /// Starts read at once.
 const PAGE: u32 = 10_000;
 
-/// How much of a span one statement sorts.
+/// How much of a span one statement sorts at first; twice as much after one that found
+/// little.
 const SLICE: Duration = Duration::from_secs(3_600);
+
+/// A statement that finds little costs as much as reading so many starts.
+const OF_ONE_STATEMENT: u64 = 100;
 
 /// Groups read at once.
 const PAGE_OF_NAMES: u32 = 1_000;
@@ -57,7 +61,7 @@ pub struct Judged {
 }
 
 /// Judges one by all that its members started, whatever page they are on. It reads no more
-/// than `rows` starts, and a page: of one that has more the beginning of the span is judged,
+/// than `rows` starts, and a page, and asks no more often than these pay for: of one that has more the beginning of the span is judged,
 /// and the report says until when.
 pub async fn judge(
     catalog: &dyn Catalog,
@@ -77,17 +81,22 @@ pub async fn judge(
     let earliest = (past.members.iter().map(|member| member.from)).min();
     let first = earliest.unwrap_or(span.until).max(back).max(known);
     let (mut from, mut read) = (first.min(span.until), 0);
+    let mut slice = SLICE;
     while from < span.until && read < rows {
         let edge = match from < span.since {
             true => span.since,
             false => span.until,
         };
-        let until = (from + SLICE).min(edge);
+        let until = (from + slice).min(edge);
         let mut after: Option<Start> = None;
         loop {
             let page = catalog.limit_group_starts(tenant, name, (from, until), after, PAGE);
             let page = page.await?;
-            read += page.len() as u64;
+            read += OF_ONE_STATEMENT.max(page.len() as u64);
+            slice = match page.len() < PAGE as usize / 4 {
+                true => slice * 2,
+                false => SLICE,
+            };
             for start in &page {
                 match from < span.since {
                     true => judge.before(*start),

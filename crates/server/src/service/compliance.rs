@@ -144,11 +144,11 @@ impl Service {
         let named: BTreeSet<&GroupName> = (destinations.iter())
             .filter_map(|one| one.limit_group.as_ref())
             .collect();
-        let (mut reports, mut read) = (Vec::new(), 0);
-        for name in named {
+        let (mut reports, mut left) = (Vec::new(), MAX_ROWS);
+        for (name, of) in named.iter().zip((1..=named.len() as u64).rev()) {
             turn.goes_on()?;
             let group = match catalog.limit_group(self.tenant, name).await {
-                // It has just lost its last member, and gone.
+                // It has just been deleted.
                 Err(CatalogError::NotFound(_)) => continue,
                 found => found?,
             };
@@ -156,9 +156,9 @@ impl Service {
             if !is_alone && !destinations.iter().any(|one| Some(&one.id) == first) {
                 continue;
             }
-            let rows = MAX_ROWS - read;
-            let judged = groups::judge(catalog, (self.tenant, name), span, rows).await?;
-            read = MAX_ROWS.min(read + judged.rows);
+            // Each has its share of what is read, and what those before it left.
+            let judged = groups::judge(catalog, (self.tenant, name), span, left / of).await?;
+            left = left.saturating_sub(judged.rows);
             reports.push(judged.report);
         }
         Ok(reports)

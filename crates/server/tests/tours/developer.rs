@@ -94,7 +94,7 @@ fn serve_says_where(stage: &Stage) {
     let next = |program: &str| {
         format!("Next, in another terminal in this folder: {program} destination create")
     };
-    let is_said = |program| said.contains(&next(program));
+    let is_said = |program: &str| said.contains(&next(program));
     assert!(
         is_said(&program.to_string_lossy()) || is_said("paceline"),
         "{said}"

@@ -5,7 +5,7 @@ use std::time::Duration;
 use domain::attempt::{AttemptState, OutcomeKind};
 use domain::batch::BatchSettings;
 use domain::event::{NewEvent, Timing};
-use domain::ids::{AttemptId, DestinationId, EventId};
+use domain::ids::{AttemptId, DestinationId, EventId, PermitNumber};
 use domain::permit::Permit;
 use domain::turns::{Lanes, in_turn};
 use engine::ports::{CancelFrom, CancelStep, ClaimAnswer, DEFAULT_TENANT, NextTry, Which};
@@ -140,9 +140,9 @@ pub async fn what_is_meant_for_later_is_in_no_hurry(world: &BacklogWorld) {
 
 /// Whether it failed or was delivered.
 pub async fn what_is_sent_again_keeps_its_lane(world: &BacklogWorld) {
-    let of = unlimited(world, 4).await;
+    let of = unlimited(world, 8).await;
     let worker = world.worker().await;
-    let (_, hurried) = accept(world, of, (0, 2)).await;
+    let (_, hurried) = accept(world, of, (0, 6)).await;
     let permits = world.start_all(worker, of).await;
     let dies = NextTry::DeadLetter;
     world
@@ -151,28 +151,50 @@ pub async fn what_is_sent_again_keeps_its_lane(world: &BacklogWorld) {
     world.finish(worker, &permits[1..]).await;
     world.pass(Duration::from_millis(50)).await;
     let dead = permits[0].attempt;
-    for which in [Which::One(dead), Which::Event(of, hurried[1])] {
+    let delivered = hurried[1..].iter().map(|event| Which::Event(of, *event));
+    for which in std::iter::once(Which::One(dead)).chain(delivered) {
         world.replay_of(which, 1.0).await;
         world.pass(Duration::from_millis(50)).await;
         let advanced = world.replays.advance_replays(10).await.unwrap();
         assert_eq!(advanced.replayed + advanced.resent, 1);
     }
-    // Among retries they would get each second permit, and in the urgent lane three of four.
-    let normal = world.accept(of, 4).await;
-    let given = events(world, of, &world.admit(of).await).await;
-    assert_eq!(given.len(), 4);
-    let number = permits[1].number.0 + 1;
+    are_urgent(world, of, (hurried, permits[5].number)).await;
+    assert!(world.admit(of).await.is_empty());
+}
+
+/// Its worker was late, which is no reason to stand among retries.
+pub async fn what_was_never_sent_keeps_its_lane(world: &BacklogWorld) {
+    let of = unlimited(world, 8).await;
+    let worker = world.worker().await;
+    let (_, hurried) = accept(world, of, (0, 6)).await;
+    let permits = world.start_all(worker, of).await;
+    for permit in &permits {
+        let (not_sent, again) = (OutcomeKind::NotSent, NextTry::Again);
+        world.record(worker, permit, not_sent, again).await;
+    }
+    world.pass(Duration::from_millis(50)).await;
+    are_urgent(world, of, (hurried, permits[5].number)).await;
+}
+
+/// Of eight permits after that number, with as many normal events waiting, these six get
+/// what the urgent lane does: among retries they would get each second one.
+async fn are_urgent(
+    world: &BacklogWorld,
+    of: DestinationId,
+    (urgent, number): (Vec<EventId>, PermitNumber),
+) {
+    let firsts = world.accept(of, 8).await;
+    let mut given = events(world, of, &world.admit(of).await).await;
+    assert_eq!(given.len(), 8);
     let lanes = Lanes {
-        urgent: hurried.clone(),
-        firsts: normal,
+        urgent,
+        firsts,
         others: Vec::new(),
     };
-    let mut in_lane = in_turn(lanes, number, 4);
-    let (mut given, of_lane) = (given, &mut in_lane);
+    let mut in_lane = in_turn(lanes, number.0 + 1, 8);
     given.sort_unstable();
-    of_lane.sort_unstable();
-    assert_eq!(given, *of_lane);
-    assert!(world.admit(of).await.is_empty());
+    in_lane.sort_unstable();
+    assert_eq!(given, in_lane);
 }
 
 /// An event of one lane waits for its own like alone, and an urgent one for nobody.

@@ -26,6 +26,7 @@ fn retry(try_number: u32, due_ms: i64, batch_limit: u32) -> Option<Retry> {
         due_at: Timestamp::from_millis(due_ms),
         batch_limit: Some(batch_limit),
         in_its_place: false,
+        in_its_lane: false,
     })
 }
 
