@@ -161,12 +161,10 @@ fn shown<'a>(name: &str, value: &'a str) -> &'a str {
     }
     if CHALLENGES.contains(&name) {
         let scheme = value.split_whitespace().next().unwrap_or_default();
-        let is_plain = |plain: &&str| scheme.eq_ignore_ascii_case(plain);
-        return if PLAIN_SCHEMES.iter().any(|plain| is_plain(&plain)) {
-            value
-        } else {
-            scheme
-        };
+        let is_plain = PLAIN_SCHEMES
+            .iter()
+            .any(|plain| scheme.eq_ignore_ascii_case(plain));
+        return if is_plain { value } else { scheme };
     }
     HIDDEN
 }

@@ -294,7 +294,7 @@ impl Answers {
             Stage::Waiting => {}
             Stage::Admitted { asked: None, .. } => actions.push(Action::Ask(index)),
             Stage::Admitted { deadline, .. } => {
-                if deadline <= GRACE && deadline >= 0 {
+                if (0..=GRACE).contains(&deadline) {
                     actions.push(Action::Claim(index));
                 }
             }
