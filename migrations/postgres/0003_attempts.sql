@@ -66,7 +66,7 @@ create table attempts (
     dead_letter boolean not null default false,
     -- Its start is in start_buckets.
     folded boolean not null default false,
-    -- It is in the urgent lane, with `due_at`: a first attempt of an urgent event.
+    -- It is in the urgent lane, with `due_at`: a first attempt of an urgent event, or a replayed one.
     urgent boolean not null default false,
     -- What a permit sets. What one step sets lies side by side, here and below: the log has
     -- of a row that changes in its page all from the first byte that differs to the last.

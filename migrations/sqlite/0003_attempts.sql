@@ -64,7 +64,7 @@ create table deliveries (
     -- The largest batch that it may be in; null is the destination's own.
     -- Halved when a batch is split; 1 goes alone.
     batch_limit integer,
-    -- It is in the urgent lane, with `due_at`: a first attempt of an urgent event.
+    -- It is in the urgent lane, with `due_at`: a first attempt of an urgent event, or a replayed one.
     urgent integer not null default 0,
     constraint deliveries_check_permit check ((permit is null) = (state = 'waiting')),
     constraint deliveries_check_admitted check (

@@ -2,8 +2,8 @@
 //!
 //! **The share of retries.** While both wait, permits go to them in turn: of the permits
 //! of a destination, numbered one after the other, the odd ones go to first
-//! attempts and the even ones to what has waited before (retries, replays,
-//! and attempts whose permit ended unused). So of any n permits in a row at
+//! attempts and the even ones to what has waited before (retries, and of events that
+//! are not urgent replays and attempts whose permit ended unused). So of any n permits in a row at
 //! least ⌊n/2⌋ go to each, however long the other's backlog is. Where only one
 //! of the two waits it gets all.
 //!
@@ -21,7 +21,8 @@
 /// What there is for each lane of a destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Lanes<T> {
-    /// Of urgent events: what waits for its first permit, or was given one back.
+    /// Of urgent events: what waits for its first permit, was given one back, or is
+    /// replayed.
     pub urgent: T,
     /// Of all other events: first attempts that were never admitted.
     pub firsts: T,
