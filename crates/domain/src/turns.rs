@@ -85,7 +85,7 @@ impl<T> Lanes<T> {
 /// assert_eq!(turn(9, all), Some(Lane::Urgent));
 /// ```
 #[must_use]
-pub const fn turn(number: i64, waits: Lanes<bool>) -> Option<Lane> {
+pub fn turn(number: i64, waits: Lanes<bool>) -> Option<Lane> {
     let is_others = number.rem_euclid(2) == 0;
     match waits {
         Lanes {
