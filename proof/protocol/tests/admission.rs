@@ -1,13 +1,5 @@
 //! The admission protocol holds, and each assumption of its proof is needed.
 
-#![expect(
-    clippy::panic,
-    clippy::print_stdout,
-    reason = "a helper of tests: it shows what the checker found, or that it found nothing"
-)]
-
-mod support;
-
 use protocol::admission::{Admission, Bounds, Mutation, RULE_OBEYED};
 
 /// Two events that may start once each, with one permit.
@@ -58,7 +50,7 @@ fn assert_breaks(mutation: Mutation, property: &'static str) {
         bounds: bounds_of(mutation),
         mutation: Some(mutation),
     };
-    support::assert_breaks(&model, mutation, property);
+    crate::support::assert_breaks(&model, mutation, property);
 }
 
 #[test]
@@ -83,5 +75,5 @@ fn the_other_properties_can_be_broken_too() {
 
 #[test]
 fn without_a_mutation_nothing_breaks() {
-    support::assert_nothing_breaks(Mutation::ALL.map(bounds_of), Admission::new);
+    crate::support::assert_nothing_breaks(Mutation::ALL.map(bounds_of), Admission::new);
 }

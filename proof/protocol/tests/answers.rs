@@ -1,14 +1,6 @@
 //! Where answers count no window of arrivals holds more than its limit, and each assumption
 //! of that is needed.
 
-#![expect(
-    clippy::panic,
-    clippy::print_stdout,
-    reason = "a helper of tests: it shows what the checker found, or that it found nothing"
-)]
-
-mod support;
-
 use protocol::answers::{Answers, Bounds, Mutation, WINDOWS_KEPT};
 use protocol::check::check;
 
@@ -25,13 +17,13 @@ fn every_mutation_is_found() {
             bounds: TWO,
             mutation: Some(mutation),
         };
-        support::assert_breaks(&model, mutation, WINDOWS_KEPT);
+        crate::support::assert_breaks(&model, mutation, WINDOWS_KEPT);
     }
 }
 
 #[test]
 fn without_a_mutation_nothing_breaks() {
-    support::assert_nothing_breaks([TWO], Answers::new);
+    crate::support::assert_nothing_breaks([TWO], Answers::new);
     let report = check(Answers::new(TWO), 2);
     assert!(report.holds(), "{report}");
 }

@@ -1,13 +1,5 @@
 //! No window of a group holds more than its limit, and each assumption of that is needed.
 
-#![expect(
-    clippy::panic,
-    clippy::print_stdout,
-    reason = "a helper of tests: it shows what the checker found, or that it found nothing"
-)]
-
-mod support;
-
 use protocol::check::check;
 use protocol::groups::{Bounds, GROUP_KEPT, Groups, Mutation};
 
@@ -26,13 +18,13 @@ fn every_mutation_is_found() {
             bounds: FEW,
             mutation: Some(mutation),
         };
-        support::assert_breaks(&model, mutation, GROUP_KEPT);
+        crate::support::assert_breaks(&model, mutation, GROUP_KEPT);
     }
 }
 
 #[test]
 fn without_a_mutation_nothing_breaks() {
-    support::assert_nothing_breaks([FEW], Groups::new);
+    crate::support::assert_nothing_breaks([FEW], Groups::new);
     let report = check(Groups::new(FEW), 2);
     assert!(report.holds(), "{report}");
 }

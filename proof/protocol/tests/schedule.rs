@@ -1,13 +1,5 @@
 //! The wake protocol holds, and everything that it does is needed.
 
-#![expect(
-    clippy::panic,
-    clippy::print_stdout,
-    reason = "a helper of tests: it shows what the checker found, or that it found nothing"
-)]
-
-mod support;
-
 use protocol::schedule::{Bounds, Left, Mutation, WakeProtocol};
 
 /// One scheduler, one event, and nothing goes wrong.
@@ -48,7 +40,7 @@ fn assert_breaks(mutation: Mutation, property: &'static str) {
         bounds: bounds_of(mutation),
         mutation: Some(mutation),
     };
-    support::assert_breaks(&model, mutation, property);
+    crate::support::assert_breaks(&model, mutation, property);
 }
 
 #[test]
@@ -78,5 +70,5 @@ fn the_other_properties_can_be_broken_too() {
 
 #[test]
 fn without_a_mutation_nothing_breaks() {
-    support::assert_nothing_breaks(Mutation::ALL.map(bounds_of), WakeProtocol::new);
+    crate::support::assert_nothing_breaks(Mutation::ALL.map(bounds_of), WakeProtocol::new);
 }

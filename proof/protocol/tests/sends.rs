@@ -1,13 +1,5 @@
 //! No window of requests holds more than its limit, and each assumption of that is needed.
 
-#![expect(
-    clippy::panic,
-    clippy::print_stdout,
-    reason = "a helper of tests: it shows what the checker found, or that it found nothing"
-)]
-
-mod support;
-
 use protocol::check::check;
 use protocol::sends::{Bounds, Mutation, SLOW_COSTS_NOTHING, Sends, USED_UP, WINDOWS_KEPT};
 
@@ -25,7 +17,7 @@ fn every_mutation_is_found() {
             mutation: Some(mutation),
         };
         if mutation.breaks() == WINDOWS_KEPT {
-            support::assert_breaks(&model, mutation, WINDOWS_KEPT);
+            crate::support::assert_breaks(&model, mutation, WINDOWS_KEPT);
             continue;
         }
         // It is safe, and what it costs is never reached.
@@ -45,7 +37,7 @@ fn every_mutation_is_found() {
 
 #[test]
 fn without_a_mutation_nothing_breaks() {
-    support::assert_nothing_breaks([TWO], Sends::new);
+    crate::support::assert_nothing_breaks([TWO], Sends::new);
     let report = check(Sends::new(TWO), 2);
     assert!(report.holds(), "{report}");
 }

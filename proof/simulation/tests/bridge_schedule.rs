@@ -3,9 +3,6 @@
 //!
 //! Delays and leases are nothing or an hour, so that the real clock decides
 //! nothing. Needs `PACELINE_TEST_REDIS_URL`; each case has keys of its own.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod bridge;
 #[path = "bridge/schedule.rs"]
 mod schedule;
 
@@ -17,9 +14,9 @@ use engine::ports::Schedule;
 use rand::TryRng as _;
 use rand::rngs::SysRng;
 
-use bridge::{CONNECTIONS, repeating, runner};
-use schedule::faulty::{Fault, Faulty};
-use schedule::{Schedules, agree};
+use self::schedule::faulty::{Fault, Faulty};
+use self::schedule::{Schedules, agree};
+use crate::bridge::{CONNECTIONS, repeating, runner};
 
 /// `connections` schedules over the same new keys.
 async fn redis(connections: usize) -> Schedules {

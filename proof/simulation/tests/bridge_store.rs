@@ -2,9 +2,6 @@
 //! what the simulation runs; see [`bridge`], [`explained`] for SQLite and [`timed`] for
 //! Postgres, which needs `PACELINE_TEST_DATABASE_URL`. What Postgres promises whatever
 //! another store does is in [`checked`].
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod bridge;
 #[path = "bridge/calls.rs"]
 mod calls;
 #[path = "bridge/case.rs"]
@@ -34,10 +31,10 @@ mod timed;
 
 use std::sync::Arc;
 
+use self::faulty::{Fault, Faulty};
+use crate::bridge::{CONNECTIONS, repeating, runner};
 use adapters::postgres::PostgresStore;
 use adapters::sqlite::SqliteStore;
-use bridge::{repeating, runner};
-use faulty::{Fault, Faulty};
 
 #[test]
 fn sqlite_answers_many_callers_as_it_does_one_in_some_order() {
@@ -85,14 +82,14 @@ fn postgres_answers_one_caller_as_sqlite_does_when_permits_lapse() {
 
 #[test]
 fn postgres_answers_many_callers_as_sqlite_does_in_some_order() {
-    let many = 2..=bridge::CONNECTIONS;
+    let many = 2..=CONNECTIONS;
     let compared = timed::agree(runner(20), many, 1, &|store| Arc::new(store)).unwrap();
     assert!(compared > 0, "nothing was compared");
 }
 
 #[test]
 fn postgres_answers_many_callers_as_sqlite_does_when_permits_lapse() {
-    let many = 2..=bridge::CONNECTIONS;
+    let many = 2..=CONNECTIONS;
     let compared = timed::agree(runner(4), many, 2, &|store| Arc::new(store)).unwrap();
     assert!(compared > 0, "nothing was compared");
 }
@@ -104,7 +101,7 @@ fn postgres_keeps_every_promise_with_one_connection() {
 
 #[test]
 fn postgres_keeps_every_promise_with_many_connections() {
-    checked::keep(runner(8), 2..=bridge::CONNECTIONS, &|store| Arc::new(store)).unwrap();
+    checked::keep(runner(8), 2..=CONNECTIONS, &|store| Arc::new(store)).unwrap();
 }
 
 /// The bridge finds a fault planted in front of Postgres: by SQLite's answers where one
@@ -112,12 +109,12 @@ fn postgres_keeps_every_promise_with_many_connections() {
 fn finds_in_postgres(fault: Fault) {
     let wrap = |store: PostgresStore| Arc::new(Faulty::new(store, fault)) as _;
     // Many, because a slow machine compares little of each.
-    let differs = timed::agree(repeating(60), 1..=bridge::CONNECTIONS, 1, &wrap);
+    let differs = timed::agree(repeating(60), 1..=CONNECTIONS, 1, &wrap);
     assert!(
         differs.is_err(),
         "not found by what SQLite answers: {fault:?}"
     );
-    let found = checked::keep(repeating(40), 1..=bridge::CONNECTIONS, &wrap);
+    let found = checked::keep(repeating(40), 1..=CONNECTIONS, &wrap);
     assert!(found.is_err(), "not found: {fault:?}");
 }
 

@@ -1,7 +1,5 @@
 //! The delivery queue's contract on its model, in virtual time; and what the
 //! model does to messages when it is told to.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::collections::VecDeque;
 use std::time::Duration;
 

@@ -1,11 +1,5 @@
 //! What strikes the store of a world from outside: its clock, rows that somebody holds,
 //! a server that forgets what it had not flushed, a transaction that commits late.
-#![expect(
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "a test fails by panicking"
-)]
-
 use std::time::Duration;
 
 use bytes::Bytes;

@@ -1,7 +1,5 @@
 //! A receiver that takes ten seconds, with more events than the places that the slow
 //! may have: as they come free, they are taken again.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::io::Write;
 use std::sync::{Arc, Mutex};
 

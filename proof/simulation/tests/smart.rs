@@ -2,12 +2,6 @@
 //! nobody has told. The law alone is asked for more of them, and faster ones:
 //! `cargo test -p domain smart`.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::print_stdout,
-    reason = "a test fails by panicking, and its figures are for people"
-)]
-
 use domain::policy::LimitSettings;
 use domain::smart::SmartDelivery;
 use simulation::counts::Counts;

@@ -1,7 +1,5 @@
 //! A greedy tenant beside a small one, on workers whose places are short: the
 //! real engine on the shipped store and on models, in virtual time.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -8,10 +8,13 @@
 mod calls;
 mod cluster;
 mod conflicts;
+mod definition;
 mod election;
 mod life;
 mod measured;
 mod paceline;
+mod plan;
 mod real;
+mod status;
 mod troubles;
 mod world;

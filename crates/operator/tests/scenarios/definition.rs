@@ -1,10 +1,4 @@
 //! The definition in the repository is the program's, and says what it means.
-#![expect(
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "a test fails by panicking"
-)]
-
 use kube::core::cel::Validator;
 use operator::crd;
 use operator::resource::{ClientAuth, Destination, DestinationSpec};
