@@ -72,6 +72,7 @@ use endpoints::Endpoints;
 use exchange::Exchange;
 use pool::{Key, PoolLimits};
 
+pub use address::{Nat64Prefix, NotANat64Prefix};
 pub use dial::{Dial, DialDirect};
 pub use exchange::{OwnHeaders, SignatureNames};
 pub use networks::{AllowedNetwork, NotANetwork};

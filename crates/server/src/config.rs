@@ -10,7 +10,7 @@ use std::num::{NonZeroU32, NonZeroU64};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use adapters::http::{AllowedNetwork, EgressProxy, NotAProxy, Policy, USUAL_PORTS};
+use adapters::http::{AllowedNetwork, EgressProxy, Nat64Prefix, NotAProxy, Policy, USUAL_PORTS};
 use adapters::rabbitmq::QueueKind;
 use clap::builder::BoolishValueParser;
 use clap::{ArgAction, Args, ValueEnum};
@@ -334,6 +334,12 @@ pub struct TargetConfig {
     #[arg(value_delimiter = ',')]
     pub allow_networks: Vec<AllowedNetwork>,
 
+    /// The prefixes of NAT64 in this network, such as `64:ff9b:1::/96`: what stands behind
+    /// one is as open as the IPv4 address that it leads to.
+    #[arg(long, env = "PACELINE_NAT64_PREFIXES", value_name = "PREFIX")]
+    #[arg(value_delimiter = ',')]
+    pub nat64_prefixes: Vec<Nat64Prefix>,
+
     /// The ports that requests may go to, but for networks with ports of their
     /// own.
     #[arg(long, env = "PACELINE_ALLOW_PORTS", value_name = "PORT")]
@@ -398,6 +404,7 @@ impl TargetConfig {
             allow_http: self.allow_http,
             ports: self.allow_ports.clone(),
             networks: self.allow_networks.clone(),
+            nat64: self.nat64_prefixes.clone(),
         }
     }
 
@@ -421,6 +428,7 @@ impl Default for TargetConfig {
         Self {
             allow_http: false,
             allow_networks: Vec::new(),
+            nat64_prefixes: Vec::new(),
             allow_ports: USUAL_PORTS.to_vec(),
             egress_proxy: None,
             handshake_origin: None,

@@ -13,6 +13,7 @@
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::str::FromStr;
 
 use ipnet::{Ipv4Net, Ipv6Net};
 
@@ -150,9 +151,6 @@ const fn single_v6(address: Ipv6Addr) -> Ipv6Net {
     Ipv6Net::new_assert(address, 128)
 }
 
-/// The well-known prefix of NAT64, behind which stands any IPv4 address.
-const NAT64: Ipv6Net = v6(0x0064, 0xff9b, 0, 0, 96);
-
 /// The one form of an address: IPv4 in IPv6 (`::ffff:a.b.c.d`) is IPv4. The
 /// system connects both to the same place.
 #[must_use]
@@ -187,12 +185,62 @@ fn first(mut found: impl Iterator<Item = Option<AddressKind>>) -> Option<Address
     found.find_map(|kind| kind)
 }
 
-/// The IPv4 address that a NAT64 gateway at the well-known prefix connects to.
-#[must_use]
-pub fn behind_nat64(address: IpAddr) -> Option<Ipv4Addr> {
-    let IpAddr::V6(address) = address else {
-        return None;
-    };
-    let [.., a, b, c, d] = address.octets();
-    NAT64.contains(&address).then(|| Ipv4Addr::new(a, b, c, d))
+/// A prefix behind which a NAT64 gateway puts all of IPv4 (RFC 6052), as 64:ff9b::/96.
+///
+/// ```
+/// use adapters::http::Nat64Prefix;
+/// let prefix: Nat64Prefix = "64:ff9b:1::/48".parse().unwrap();
+/// assert_eq!(prefix.to_string(), "64:ff9b:1::/48");
+/// assert!("64:ff9b:1::/50".parse::<Nat64Prefix>().is_err());
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Nat64Prefix(Ipv6Net);
+
+/// Why a word is no such prefix.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("expected an IPv6 prefix of 32, 40, 48, 56, 64 or 96 bits, such as 64:ff9b:1::/48")]
+pub struct NotANat64Prefix;
+
+impl FromStr for Nat64Prefix {
+    type Err = NotANat64Prefix;
+
+    fn from_str(text: &str) -> Result<Self, NotANat64Prefix> {
+        let net: Ipv6Net = text.parse().map_err(|_no_network| NotANat64Prefix)?;
+        let is_one = [32, 40, 48, 56, 64, 96].contains(&net.prefix_len());
+        (is_one && net.trunc() == net)
+            .then_some(Self(net))
+            .ok_or(NotANat64Prefix)
+    }
+}
+
+impl fmt::Display for Nat64Prefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl Nat64Prefix {
+    /// The one that needs no name: 64:ff9b::/96.
+    pub(super) const WELL_KNOWN: Self = Self(v6(0x0064, 0xff9b, 0, 0, 96));
+
+    /// The IPv4 address that a gateway at this prefix connects to. It stands after the
+    /// prefix, but never in the ninth octet, which is zero.
+    #[must_use]
+    pub fn behind(self, address: IpAddr) -> Option<Ipv4Addr> {
+        let IpAddr::V6(address) = address else {
+            return None;
+        };
+        let octets = address.octets();
+        let first = usize::from(self.0.prefix_len() / 8);
+        let mut after = (first..octets.len()).filter(|place| *place != 8);
+        let mut next = || Some(octets[after.next()?]);
+        let behind = Ipv4Addr::new(next()?, next()?, next()?, next()?);
+        self.0.contains(&address).then_some(behind)
+    }
+}
+
+/// Whether it is behind some prefix for local use (RFC 8215), of whatever length.
+pub(super) fn is_local_nat64(address: IpAddr) -> bool {
+    const LOCAL: Ipv6Net = v6(0x0064, 0xff9b, 1, 0, 48);
+    matches!(address, IpAddr::V6(address) if LOCAL.contains(&address))
 }

@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use engine::ports::SendError;
 use url::{Host, Url};
 
-use super::address::{self, AddressKind, behind_nat64, canonical};
+use super::address::{self, AddressKind, Nat64Prefix, canonical, is_local_nat64};
 use super::networks::AllowedNetwork;
 
 /// The ports of `https` and `http`, and what stands in for them where a service
@@ -26,6 +26,9 @@ pub struct Policy {
     pub ports: Vec<u16>,
     /// What is open although it is not public, or at other ports.
     pub networks: Vec<AllowedNetwork>,
+    /// The prefixes of NAT64 in this network. What stands behind one is as open as it is
+    /// without: a gateway is a way to all of IPv4, and its address says nothing of where.
+    pub nat64: Vec<Nat64Prefix>,
 }
 
 impl Default for Policy {
@@ -35,6 +38,7 @@ impl Default for Policy {
             allow_http: false,
             ports: USUAL_PORTS.to_vec(),
             networks: Vec::new(),
+            nat64: Vec::new(),
         }
     }
 }
@@ -76,6 +80,10 @@ impl Policy {
     /// Why nothing may be connected to there.
     pub fn vet(&self, address: IpAddr, port: u16) -> Result<Vetted, Refusal> {
         let address = canonical(address);
+        if let Some(behind) = self.nat64.iter().find_map(|one| one.behind(address)) {
+            self.vet(behind.into(), port)?;
+            return Ok(Vetted(SocketAddr::new(address, port)));
+        }
         let kind = address::kind(address);
         if kind == AddressKind::Public && self.ports.contains(&port) || self.opened(address, port) {
             // Without a scope: a link-local address needs one, and has none here.
@@ -145,12 +153,15 @@ impl Policy {
         Err(Refusal::Port(port))
     }
 
-    /// Opened by the operator. A NAT64 prefix is a door to all of IPv4, so the
-    /// address behind it has to be allowed as well.
+    /// Opened by the operator. The well-known prefix of NAT64 is a door to all of IPv4, so
+    /// the address behind it has to be allowed as well; of a local one nobody knows which
+    /// address that is, unless it is named.
     fn opened(&self, address: IpAddr, port: u16) -> bool {
         let covers = |network: &AllowedNetwork| network.covers(address, port, &self.ports);
+        let behind = Nat64Prefix::WELL_KNOWN.behind(address);
         self.networks.iter().any(covers)
-            && behind_nat64(address).is_none_or(|behind| self.vet(behind.into(), port).is_ok())
+            && !is_local_nat64(address)
+            && behind.is_none_or(|behind| self.vet(behind.into(), port).is_ok())
     }
 }
 

@@ -120,4 +120,55 @@ fn a_nat64_prefix_opens_only_what_is_open_behind_it() {
     assert!(!vet(&["64:ff9b::/96"], "64:ff9b::10.0.0.1"));
     assert!(!vet(&["64:ff9b::/96"], "64:ff9b::169.254.169.254"));
     assert!(vet(&["64:ff9b::/96", "10.0.0.0/8"], "64:ff9b::10.0.0.1"));
+    // Where a local one leads to nobody knows.
+    assert!(!vet(&["64:ff9b:1::/48"], "64:ff9b:1::1.1.1.1"));
+}
+
+/// The forms of RFC 6052, section 2.4, each of 10.1.2.3 and 1.2.3.4 in their places.
+#[test]
+fn what_stands_behind_a_named_prefix_is_judged_by_its_own_address() {
+    for (prefix, inner, outer) in [
+        ("2001:db8::/32", "2001:db8:a01:203::", "2001:db8:102:304::"),
+        (
+            "2001:db8:100::/40",
+            "2001:db8:10a:102:3::",
+            "2001:db8:101:203:4::",
+        ),
+        (
+            "2001:db8:122::/48",
+            "2001:db8:122:a01:2:300::",
+            "2001:db8:122:102:3:400::",
+        ),
+        (
+            "2001:db8:122:300::/56",
+            "2001:db8:122:30a:1:203::",
+            "2001:db8:122:301:2:304::",
+        ),
+        (
+            "2a00:122:344::/64",
+            "2a00:122:344:0:a:102:300:0",
+            "2a00:122:344:0:1:203:400:0",
+        ),
+        (
+            "64:ff9b:1::/96",
+            "64:ff9b:1::10.1.2.3",
+            "64:ff9b:1::1.2.3.4",
+        ),
+        ("64:ff9b::/96", "64:ff9b::10.1.2.3", "64:ff9b::1.2.3.4"),
+    ] {
+        let named = Policy {
+            nat64: vec![prefix.parse().unwrap()],
+            ..Policy::default()
+        };
+        let inside = Policy {
+            networks: vec!["10.0.0.0/8".parse().unwrap()],
+            ..named.clone()
+        };
+        let vet = |policy: &Policy, address: &str| policy.vet(address.parse().unwrap(), 443);
+        let vetted = vet(&named, outer).unwrap();
+        assert_eq!(vetted.address().ip(), outer.parse::<IpAddr>().unwrap());
+        assert!(vet(&named, inner).is_err(), "{inner}");
+        assert!(vet(&inside, inner).is_ok(), "{inner}");
+        assert!(named.vet(outer.parse().unwrap(), 22).is_err(), "{outer}");
+    }
 }

@@ -306,6 +306,7 @@ impl Receiver {
                 .into_iter()
                 .collect::<Result<_, _>>()
                 .context("networks")?,
+            ..Policy::default()
         };
         adapters::http::place(url.as_str(), &policy)
             .map_err(|error| refused("forward-to", error.to_string()))?;
