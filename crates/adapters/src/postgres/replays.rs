@@ -48,22 +48,22 @@ const CREATE: &str = "-- create_replay
         select $1, $2, w.destination_id, $3, $5, $8, w.died_from, w.died_before, $9,
             (
                 select count(*) from (
-                    select from ledger a
-                    cross join lateral (
-                        select e.event_type from events e
-                        where e.id = a.event_id and e.day = event_day(a.event_id)
-                        limit 1
-                    ) e
+                    select a.id, a.event_id, a.status from ledger a
                     where a.destination_id = w.destination_id
                         and a.dead_letter and a.replayed_at is null
                         and coalesce(a.finished_at, a.started_at)
                             >= coalesce(w.died_from, from_micros(0))
                         and coalesce(a.finished_at, a.started_at) < w.died_before
-                        and ($3::bigint is null or a.id = $3)
-                        and ($8::integer is null or a.status = $8)
-                        and ($5::text is null or e.event_type = $5)
                     limit $10
-                ) matching
+                ) a
+                cross join lateral (
+                    select e.event_type from events e
+                    where e.id = a.event_id and e.day = event_day(a.event_id)
+                    limit 1
+                ) e
+                where ($3::bigint is null or a.id = $3)
+                    and ($8::integer is null or a.status = $8)
+                    and ($5::text is null or e.event_type = $5)
             ),
             clock.now
         from wanted w cross join clock";

@@ -32,17 +32,18 @@ const LIVES: &str = "
 
 const COUNT: &str = "
     -- create_replay: how many match
-    select count(*) from (
-        select 1 from ledger a indexed by ledger_dead
-        join events e on e.id = a.event_id
+    select count(*)
+    from (
+        select a.id, a.event_id, a.status from ledger a indexed by ledger_dead
         where a.destination_id = ?1 and a.dead_letter = 1 and a.replayed_at is null
             and coalesce(a.finished_at, a.started_at) >= ?2
             and coalesce(a.finished_at, a.started_at) < ?3
-            and (?4 is null or a.id = ?4)
-            and (?5 is null or a.status is ?5)
-            and (?6 is null or e.event_type is ?6)
         limit ?7
-    )";
+    ) a
+    cross join events e on e.id = a.event_id
+    where (?4 is null or a.id = ?4)
+        and (?5 is null or a.status is ?5)
+        and (?6 is null or e.event_type is ?6)";
 
 const CREATE: &str = "
     -- create_replay

@@ -92,8 +92,8 @@ pub trait Backlog: Send + Sync {
     ) -> Result<DeadLetter, CatalogError>;
 
     /// Begins a replay of all dead letters that match now, or of events. It is carried out
-    /// by [`super::Replays`]. An id that is there already is `Invalid`. Counts at most
-    /// [`MAX_COUNTED`] dead letters, and looks for that at [`MAX_EVENTS_COUNTED`] events.
+    /// by [`super::Replays`]. An id that is there already is `Invalid`. To count what matches
+    /// it looks at [`MAX_COUNTED`] dead letters at most, or [`MAX_EVENTS_COUNTED`] events.
     async fn create_replay(
         &self,
         tenant: TenantId,
@@ -143,8 +143,9 @@ pub const MAX_EVENTS_STEP: u32 = 1_000;
 /// See [`MAX_EVENTS_STEP`].
 pub const MAX_EVENTS_COUNTED: u32 = 10_000;
 
-/// Up to how many dead letters a replay counts when it begins.
-pub const MAX_COUNTED: u32 = 1_000_000;
+/// At so many dead letters a replay looks when it begins, to count those that match: the
+/// event of each is read, in the way of whatever else is written.
+pub const MAX_COUNTED: u32 = 20_000;
 
 /// A destination's retry rules.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

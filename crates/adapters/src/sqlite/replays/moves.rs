@@ -51,7 +51,7 @@ const REMEMBER: &str = "
     -- advance_replays: how far it came
     update replays
     set after_at = coalesce(?2, after_at), after_id = coalesce(?3, after_id), paced_at = ?4,
-        done = done + ?5
+        done = done + ?5, total = max(total, done + ?5)
     where id = ?1";
 
 const END: &str = "
