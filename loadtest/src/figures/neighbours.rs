@@ -36,6 +36,9 @@ const CONNECTIONS: usize = 8;
 const WARM_UP: u32 = 40;
 const BEFORE: Duration = Duration::from_secs(2);
 
+/// No delivery may be so late beside whatever others do.
+const LATEST_MS: f64 = 5_000.0;
+
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// As it comes, but for a backlog of all that a tenant can fill in the time.
@@ -149,6 +152,10 @@ fn compared(name: &str, beside: &Noticed, usual: [f64; 3]) -> Vec<Figure> {
             false => Figure::noted(name, ratio, "× alone"),
         });
     }
+    // A stall, which a percentile of milliseconds would only make larger.
+    let latest = beside.arrivals.last().copied().unwrap_or_default();
+    let latest_name = format!("{name}: to the receiver, the latest");
+    figures.push(Figure::at_most(latest_name, latest, LATEST_MS, "ms"));
     let refused = f64::from(beside.refused.values().sum::<u32>());
     let name = format!("{name}: refused or failed");
     figures.push(Figure::at_most(name, refused, 0.0, "requests"));
@@ -285,11 +292,15 @@ impl Scene {
 
     /// When those that were accepted came, milliseconds after they were due.
     async fn arrivals(&self, accepted: Vec<(Uuid, Instant)>) -> anyhow::Result<Vec<f64>> {
-        let mut arrived = BTreeMap::new();
+        let mut arrived: BTreeMap<Uuid, u64> = BTreeMap::new();
         let all_there = async || {
-            arrived = (self.receiver.record().arrivals.iter())
-                .filter_map(|one| Some((one.event?, one.at_us)))
-                .collect();
+            for one in &self.receiver.record().arrivals {
+                if let Some(event) = one.event {
+                    // What comes again has come before.
+                    let first = arrived.entry(event).or_insert(one.at_us);
+                    *first = one.at_us.min(*first);
+                }
+            }
             Ok(accepted
                 .iter()
                 .all(|(event, _)| arrived.contains_key(event)))
