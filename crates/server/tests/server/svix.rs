@@ -28,6 +28,7 @@ const GUIDE: &str = include_str!("../../../../docs/from-svix.md");
 const TOKEN: &str = "testsk_canary-token.eu";
 
 const ORDERS: &str = "/api/v1/app/app_2shop/endpoint/ep_orders/";
+const APPLICATIONS: &str = "/api/v1/app/?limit=250";
 const SHOPS: &str = "/api/v1/app/app_2shop/endpoint/?limit=250";
 const TYPES: &str = "/api/v1/event-type/?include_archived=true&with_content=true&limit=250";
 
@@ -208,6 +209,17 @@ impl Scene {
         let mut types = self.account.get(TYPES);
         types["data"][0]["description"] = "Paid at last".into();
         self.account.set(TYPES, types);
+    }
+
+    fn take_rates_away_at_svix(&self) {
+        for target in [APPLICATIONS, SHOPS] {
+            let mut page = self.account.get(target);
+            for one in page["data"].as_array_mut().unwrap() {
+                one["throttleRate"] = Value::Null;
+                one["rateLimit"] = Value::Null;
+            }
+            self.account.set(target, page);
+        }
     }
 
     /// The tenants but for our own, and their destinations, by external ids.
@@ -466,6 +478,20 @@ async fn a_second_run_brings_up_to_date_and_keeps_what_was_set_here() {
     assert_eq!(orders["headers"], json!(["authorization", "x-env"]));
     assert_eq!(after["shop"]["ep_eu"]["state"], "active", "somebody looked");
     assert_eq!(after["shop"]["ep_broken"]["state"], "active");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rate_that_is_taken_away_stays_and_is_told_of() {
+    let scene = Scene::set("100").await;
+    scene.report(&[]);
+    scene.take_rates_away_at_svix();
+    let report = scene.report(&[]);
+    is_left(
+        &report,
+        "ep_orders: that it has no rate limit: 7/s, which is set here, stays",
+    );
+    let stays = "ep_off: that its application has no rate limit: it stays in the limit group";
+    is_left(&report, stays);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

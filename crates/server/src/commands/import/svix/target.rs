@@ -272,6 +272,17 @@ fn changes(there: &Destination, planned: &mut planned::Destination) -> Map<Strin
             "that it shares its application's rate limit: it is in the limit group {other} here"
         ));
     }
+    // Taken away there, or never set: nobody knows which, so it is said.
+    if let (None, Some(rate)) = (planned.per_second, there.limits.per_second) {
+        let left = format!("that it has no rate limit: {rate}/s, which is set here, stays");
+        planned.left.push(left);
+    }
+    if !planned.in_group && other == Some(planned::GROUP) {
+        planned.left.push(format!(
+            "that its application has no rate limit: it stays in the limit group {} here",
+            planned::GROUP
+        ));
+    }
     let is_disabled = there.state == DestinationState::Disabled;
     // One without types was created, and the run ended before it was disabled.
     let is_half_made = planned.differs && there.event_types.is_empty();
