@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::extract::{Request, State};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::{get, post};
@@ -173,7 +173,6 @@ pub fn router(pages: Pages) -> Router {
         .route("/dashboard/requests/{id}", post(requests::decide))
         .merge(of_tenants())
         .merge(of_alerts())
-        .layer(DefaultBodyLimit::max(MAX_FORM_BYTES))
         .route_layer(middleware::from_fn(to_its_end))
         .route("/dashboard/assets/{name}", get(assets::serve))
         .layer(middleware::from_fn_with_state(
@@ -233,6 +232,8 @@ fn of_alerts() -> Router<Pages> {
 async fn to_its_end(request: Request, next: Next) -> Response {
     let late = CancellationToken::new();
     let looks = request.method().is_safe();
+    // Dropped with the browser's connection.
+    let _left = late.clone().drop_guard();
     let while_wanted = if looks {
         late.clone()
     } else {

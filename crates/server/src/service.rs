@@ -255,6 +255,11 @@ impl Service {
         self.readings.read(self.asking).await
     }
 
+    /// A place for what this tenant changes; may be dropped while it waits.
+    pub async fn change(&self) -> Result<bulkhead::Place, ServiceError> {
+        self.readings.change(self.asking).await
+    }
+
     /// A place for a report of this tenant's, which goes on for as long as the
     /// guard is kept; may be dropped while it waits.
     pub async fn report(&self) -> Result<(readings::Report, DropGuard), ServiceError> {

@@ -15,6 +15,7 @@ use domain::ids::TenantId;
 use http::{HeaderMap, header};
 use http_body_util::BodyExt;
 use serde::de::{DeserializeOwned, IgnoredAny};
+use uuid::Uuid;
 
 use super::App;
 use super::problem::Problem;
@@ -101,6 +102,24 @@ async fn read(
         payload,
     };
     sent.read(&app.0.room, tenant).await
+}
+
+/// Whom those count as whom nobody knows yet.
+const STRANGERS: TenantId = TenantId(Uuid::nil());
+
+/// A page's form: of this tenant, or of somebody who has not signed in.
+pub(crate) async fn form(
+    app: &App,
+    request: Request,
+    of: Option<TenantId>,
+    max_bytes: usize,
+) -> Result<EventBody, Problem> {
+    let sent = Sent {
+        body: request.into_body(),
+        max_bytes,
+        payload: None,
+    };
+    sent.read(&app.0.room, of.unwrap_or(STRANGERS)).await
 }
 
 /// A body on its way in.

@@ -32,7 +32,7 @@ pub(super) struct Caller {
     identity: Identity,
     /// An operator's that names another tenant's thing.
     looks_at: Option<TenantId>,
-    /// Of one that only reads.
+    /// Of one that reads or changes.
     place: Option<Arc<Place>>,
 }
 
@@ -179,17 +179,10 @@ pub(super) async fn authenticate(
     match claim.identify(&app).await {
         Ok(identity) => {
             request.extensions_mut().insert(identity);
-            if scope == Some(Scope::Manage)
-                && let Err(too_many) = app.manage(identity.tenant)
-            {
-                return Problem::from(too_many).into_response();
-            }
-            if matches!(scope, Some(Scope::Read | Scope::ReadPayloads)) {
-                let service = app.0.service.of(identity.tenant, None);
-                match service.read().await {
-                    Ok(place) => request.extensions_mut().insert(Arc::new(place)),
-                    Err(busy) => return Problem::from(busy).into_response(),
-                };
+            match place(&app, &identity, scope).await {
+                Ok(Some(place)) => drop(request.extensions_mut().insert(Arc::new(place))),
+                Ok(None) => {}
+                Err(busy) => return Problem::from(busy).into_response(),
             }
             let named = whose::named(identity.scopes, request.uri());
             match looks_at(&app, &identity, named).await {
@@ -207,6 +200,23 @@ pub(super) async fn authenticate(
             response
         }
         Err(problem) => problem.into_response(),
+    }
+}
+
+/// Where a tenant's own work is done, and how much of it at once. Events go by a rate.
+async fn place(
+    app: &App,
+    identity: &Identity,
+    scope: Option<Scope>,
+) -> Result<Option<Place>, ServiceError> {
+    let service = app.0.service.of(identity.tenant, None);
+    match scope {
+        Some(Scope::Manage) => {
+            app.manage(identity.tenant)?;
+            service.change().await.map(Some)
+        }
+        Some(Scope::Read | Scope::ReadPayloads) => service.read().await.map(Some),
+        _ => Ok(None),
     }
 }
 

@@ -10,6 +10,7 @@ use http::StatusCode;
 
 use super::frame::{Frame, rendered};
 use super::guest::Brand;
+use crate::api::problem::Problem;
 use crate::service::ServiceError;
 
 /// A page that is not shown, or a form that was not done.
@@ -81,6 +82,13 @@ impl From<ServiceError> for Refused {
             ServiceError::Internal(_) => Self::broken(&error),
             _ => Self::invalid(error.to_string()),
         }
+    }
+}
+
+impl From<Problem> for Refused {
+    fn from(problem: Problem) -> Self {
+        let status = StatusCode::from_u16(problem.status);
+        Self::new(status.unwrap_or(StatusCode::BAD_REQUEST), problem.detail)
     }
 }
 

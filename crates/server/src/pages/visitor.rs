@@ -16,7 +16,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use axum::extract::{Form, FromRequest, FromRequestParts, Request};
+use axum::extract::{FromRequest, FromRequestParts, Request};
 use domain::access::Scope;
 use domain::ids::TenantId;
 use engine::ports::{Session, Thing};
@@ -25,9 +25,10 @@ use http::{Extensions, HeaderMap, StatusCode, header};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-use super::Pages;
 use super::guest::{Guest, is_guest, is_in_frame};
 use super::refused::Refused;
+use super::{MAX_FORM_BYTES, Pages};
+use crate::api::body;
 use crate::service::bulkhead::Place;
 use crate::service::links::digest;
 use crate::service::whose;
@@ -162,19 +163,30 @@ impl Fields {
     }
 }
 
+/// What a form is sent as.
+const FORM: &str = "application/x-www-form-urlencoded";
+
+/// The largest of somebody who has not signed in: a key, and room to spare.
+const MAX_STRANGERS_FORM_BYTES: usize = 4 * 1_024;
+
 impl FromRequest<Pages> for Posted {
     type Rejection = Refused;
     async fn from_request(request: Request, pages: &Pages) -> Result<Self, Refused> {
         let visitor = identify(request.headers(), request.extensions(), pages).await?;
         let visitor = visitor.ok_or(Refused::SignIn)?;
         let (origin, uri) = (origin(request.headers()), request.uri().clone());
-        let fields = own_form(request, pages).await?;
+        let fields = form_of(request, pages, Some(visitor.home())).await?;
         let token = fields.get("token").unwrap_or_default();
         if !bool::from(token.as_bytes().ct_eq(visitor.token.as_bytes())) {
             let words = "This form is not of your session. Go back, reload the page, try again.";
             return Err(Refused::new(StatusCode::FORBIDDEN, words));
         }
         pages.0.app.manage(visitor.home())?;
+        let place = pages.service(visitor.home()).change().await?;
+        let visitor = Visitor {
+            _place: Some(Arc::new(place)),
+            ..visitor
+        };
         let scopes = visitor.session.scopes;
         let thing = whose::named(scopes, &uri)
             .or_else(|| whose::named_by_form(scopes, |name| fields.get(name)));
@@ -197,15 +209,32 @@ fn origin(headers: &HeaderMap) -> Option<String> {
 /// A form that came from a page of ours: for those without a session, which
 /// have no token.
 pub(super) async fn own_form(request: Request, pages: &Pages) -> Result<Fields, Refused> {
+    form_of(request, pages, None).await
+}
+
+async fn form_of(
+    request: Request,
+    pages: &Pages,
+    tenant: Option<TenantId>,
+) -> Result<Fields, Refused> {
     if !is_ours(request.headers()) {
         let words = "This form came from another site.";
         return Err(Refused::new(StatusCode::FORBIDDEN, words));
     }
-    let form = Form::<HashMap<String, String>>::from_request(request, pages).await;
-    match form {
-        Ok(Form(fields)) => Ok(Fields(fields)),
-        Err(rejected) => Err(Refused::new(rejected.status(), rejected.body_text())),
+    let is_form = request.headers().get(header::CONTENT_TYPE);
+    let is_form = is_form.is_some_and(|one| one.as_bytes().starts_with(FORM.as_bytes()));
+    if !is_form {
+        let words = format!("A form is {FORM}.");
+        return Err(Refused::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, words));
     }
+    let most = match tenant {
+        Some(_) => MAX_FORM_BYTES,
+        None => MAX_STRANGERS_FORM_BYTES,
+    };
+    let read = body::form(&pages.0.app, request, tenant, most).await;
+    let read = read.map_err(Refused::from)?;
+    let fields = url::form_urlencoded::parse(&read.bytes).into_owned();
+    Ok(Fields(fields.collect()))
 }
 
 fn is_ours(headers: &HeaderMap) -> bool {

@@ -78,7 +78,7 @@ impl Service {
     }
 
     pub async fn retry_rules(&self, id: DestinationId) -> Result<RetryRules, ServiceError> {
-        Ok(self.backlog().retry_rules(self.tenant, id).await?)
+        Ok((self.reading.backlog).retry_rules(self.tenant, id).await?)
     }
 
     /// Sets all retry rules; what it answers is what holds.
@@ -104,7 +104,9 @@ impl Service {
     }
 
     pub async fn batches(&self, id: DestinationId) -> Result<BatchSettings, ServiceError> {
-        Ok(self.backlog().batch_settings(self.tenant, id).await?)
+        Ok((self.reading.backlog)
+            .batch_settings(self.tenant, id)
+            .await?)
     }
 
     /// Sets all of its batches; what it answers is what holds.

@@ -8,7 +8,7 @@ use super::{Service, ServiceError};
 
 impl Service {
     pub async fn handshake(&self, id: DestinationId) -> Result<HandshakeView, ServiceError> {
-        Ok(self.catalog.handshake(self.tenant, id).await?)
+        Ok((self.reading.catalog.handshake(self.tenant, id)).await?)
     }
 
     /// Has its receiver asked now. What comes of it is there when it has answered.

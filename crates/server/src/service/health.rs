@@ -19,7 +19,7 @@ pub struct StateAndHealth {
 impl Service {
     pub async fn health(&self, id: DestinationId) -> Result<StateAndHealth, ServiceError> {
         let state = self.destination(id).await?.destination.state;
-        let views = self.catalog.health(self.tenant, &[id]).await?;
+        let views = self.reading.catalog.health(self.tenant, &[id]).await?;
         let view = views.into_iter().next();
         let view = view.ok_or(ServiceError::NotFound("destination"))?;
         Ok(StateAndHealth { state, view })

@@ -1,5 +1,6 @@
 //! What is read for people, apart from what the installation lives by: bounded
-//! per tenant, and through connections that ingest and sign-in do not share.
+//! per tenant, and through connections that ingest and sign-in do not share. What people
+//! change goes through those that ingest has, and is bounded here as well.
 
 use std::sync::Arc;
 
@@ -28,6 +29,7 @@ const REPORTS: Places = Places {
 #[derive(Clone)]
 pub struct Readings {
     reads: Bulkhead,
+    changes: Bulkhead,
     reports: Bulkhead,
 }
 
@@ -44,6 +46,14 @@ impl Readings {
                 of_one: (at_once / 2).max(LEAST_READS),
                 waiting: READS_WAITING,
             }),
+            // Of the other connections, of which there are three times as many: the rest
+            // of them is for events and those who sign in.
+            changes: Bulkhead::new(Places {
+                of: "changes",
+                all: at_once.max(LEAST_READS),
+                of_one: (at_once / 2).max(1),
+                waiting: READS_WAITING,
+            }),
             reports: Bulkhead::new(REPORTS),
         }
     }
@@ -51,6 +61,11 @@ impl Readings {
     /// A place for a read.
     pub async fn read(&self, tenant: TenantId) -> Result<Place, ServiceError> {
         self.reads.enter(tenant).await
+    }
+
+    /// A place for a change.
+    pub async fn change(&self, tenant: TenantId) -> Result<Place, ServiceError> {
+        self.changes.enter(tenant).await
     }
 
     /// A place for a report. The report goes on for as long as somebody has the

@@ -22,13 +22,15 @@ impl Service {
     /// What is lower than what is configured now; the store hears of a lower
     /// configured limit with the next outcome.
     pub async fn smart_delivery(&self, id: DestinationId) -> Result<SmartAndHistory, ServiceError> {
-        let mut view = self.catalog.smart_delivery(self.tenant, id).await?;
-        let configured = self.catalog.destination(self.tenant, id).await?.effective;
+        let catalog = &self.reading.catalog;
+        let mut view = catalog.smart_delivery(self.tenant, id).await?;
+        let configured = catalog.destination(self.tenant, id).await?.effective;
         view.effective = view.effective.below(&configured.policy());
         if view.effective == Effective::default() {
             view.reason = Reason::Configured;
         }
         let history = self
+            .reading
             .catalog
             .smart_history(id, Timestamp::MAX, MAX_HISTORY)
             .await?;
