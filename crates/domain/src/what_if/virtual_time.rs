@@ -89,6 +89,12 @@ pub struct Shared {
 }
 
 impl Shared {
+    /// What its other members use of it by `now`.
+    #[must_use]
+    pub fn of_others(&self, now: Timestamp) -> Group {
+        self.used(Member::default(), now)
+    }
+
     /// Its usage by `now`, of this member and of the others together. What these start within
     /// the lead has its permits already.
     fn used(&self, own: Member, now: Timestamp) -> Group {

@@ -26,8 +26,8 @@ pub struct ComplianceReport {
     /// In the order of their ids.
     pub destinations: Vec<DestinationReport>,
     /// Limits that several destinations have together: of a page those whose first member is
-    /// on it, each judged by what all of its members started; of one destination that which
-    /// it is in.
+    /// on it, and on the first one those that all members have left; each judged by what all
+    /// of its members started. Of one destination that which it is in.
     pub limit_groups: Vec<GroupReport>,
     /// The `after` of the next page; `null` on the last.
     pub next: Option<Uuid>,

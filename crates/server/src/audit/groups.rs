@@ -61,8 +61,8 @@ pub struct Judged {
 }
 
 /// Judges one by all that its members started, whatever page they are on. It reads no more
-/// than `rows` starts, and a page, and asks no more often than these pay for: of one that has more the beginning of the span is judged,
-/// and the report says until when.
+/// than `rows` starts, at least one, and asks no more often than these pay for: of one that
+/// has more the beginning of the span is judged, and the report says until when.
 pub async fn judge(
     catalog: &dyn Catalog,
     (tenant, name): (TenantId, &GroupName),
@@ -90,10 +90,11 @@ pub async fn judge(
         let until = (from + slice).min(edge);
         let mut after: Option<Start> = None;
         loop {
-            let page = catalog.limit_group_starts(tenant, name, (from, until), after, PAGE);
+            let most = u64::from(PAGE).min(rows.saturating_sub(read)).max(1) as u32;
+            let page = catalog.limit_group_starts(tenant, name, (from, until), after, most);
             let page = page.await?;
             read += OF_ONE_STATEMENT.max(page.len() as u64);
-            slice = match page.len() < PAGE as usize / 4 {
+            slice = match page.len() < most as usize / 4 {
                 true => slice * 2,
                 false => SLICE,
             };
@@ -104,7 +105,7 @@ pub async fn judge(
                 }
             }
             after = page.last().copied();
-            if page.len() < PAGE as usize || read >= rows {
+            if page.len() < most as usize || read >= rows {
                 break;
             }
         }

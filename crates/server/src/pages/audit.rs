@@ -66,8 +66,10 @@ struct Page {
     period: &'static str,
     periods: Vec<&'static str>,
     judged: usize,
-    groups: usize,
+    /// How many of its destinations were over.
     over: usize,
+    groups: usize,
+    groups_over: usize,
     lines: Vec<Line>,
     /// Those that are not shown.
     more: usize,
@@ -84,6 +86,8 @@ pub(super) async fn show(
     let (period, seconds) = *PERIODS.iter().find(named).unwrap_or(&PERIODS[0]);
     let (found, next) = judged(&pages, &visitor, (seconds, &wanted.after)).await?;
     let (judged, groups) = (found.destinations.len(), found.limit_groups.len());
+    let groups_over = found.limit_groups.iter().filter(|one| !one.compliant);
+    let groups_over = groups_over.count();
     let mut lines: Vec<Line> = (found.limit_groups.into_iter().map(line_of_group))
         .chain(found.destinations.into_iter().map(line))
         .collect();
@@ -104,8 +108,9 @@ pub(super) async fn show(
         period,
         periods: PERIODS.map(|(name, _)| name).to_vec(),
         judged,
+        over: over - groups_over,
         groups,
-        over,
+        groups_over,
         lines,
         more,
         after: wanted.after,

@@ -41,6 +41,7 @@ struct Found {
     /// Where the one is.
     destination: Option<DestinationId>,
     event_type: String,
+    urgent: bool,
     bytes: String,
     at: String,
     iso: String,
@@ -65,6 +66,7 @@ impl Found {
             destination,
             id: event.id,
             event_type: event.event_type.unwrap_or(NONE.to_owned()),
+            urgent: event.urgent,
             bytes: words::count(event.payload_bytes, u32::MAX),
             at: words::time(event.created_at),
             iso: words::iso(event.created_at),

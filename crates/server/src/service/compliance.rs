@@ -1,18 +1,17 @@
 //! The compliance report of a tenant's destinations.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use domain::compliance::judged_until;
 use domain::ids::DestinationId;
-use domain::limit_group::GroupName;
+use domain::limit_group::{GroupName, MAX_GROUPS};
 use domain::time::Timestamp;
 
 use super::{Service, ServiceError, readings};
 use crate::audit::{
     Beyond, Depth, DestinationReport, GroupReport, NotExamined, Report, Span, collect, groups,
 };
-use engine::ports::{CatalogError, Destination};
+use engine::ports::{Destination, LimitGroup};
 
 /// How far back a report goes if nothing is said.
 pub const DEFAULT_SPAN: Duration = Duration::from_secs(3_600);
@@ -126,36 +125,47 @@ impl Service {
             before = Some(destination.id);
         }
         let judged = &page[..reports.len()];
-        let is_alone = draft.destination.is_some();
-        let groups = self.judged_groups((judged, is_alone), span, turn).await?;
+        let groups = self.groups_on(judged, &draft).await?;
+        let groups = self.judged_groups(&groups, span, turn).await?;
         let report = Report::new(span, reports).with_groups(groups);
         Ok(Compliance { report, next })
     }
 
-    /// The groups of these destinations, by all of their members. Of a page those whose
-    /// first member is on it, so that each is on one of them; of one that is alone its own.
+    /// The limit groups that a page judges. Of one that is asked for alone its own; of a page
+    /// those whose first member is on it, so that each is on one of them, and on the first
+    /// one those that have none any more: what was started before they left counts.
+    async fn groups_on(
+        &self,
+        destinations: &[Destination],
+        draft: &ComplianceDraft,
+    ) -> Result<Vec<GroupName>, ServiceError> {
+        let found = self.groups_of(destinations).await?;
+        if draft.destination.is_some() {
+            return Ok(found.into_iter().map(|group| group.name).collect());
+        }
+        let is_here = |group: &LimitGroup| {
+            let first = group.members.first();
+            first.is_some_and(|first| destinations.iter().any(|one| one.id == *first))
+        };
+        let mut named: Vec<LimitGroup> = found.into_iter().filter(is_here).collect();
+        if draft.after.is_none() {
+            let all = self.limit_groups(None, MAX_GROUPS).await?;
+            named.extend(all.into_iter().filter(|group| group.members.is_empty()));
+        }
+        Ok(named.into_iter().map(|group| group.name).collect())
+    }
+
+    /// These groups, by all of their members.
     async fn judged_groups(
         &self,
-        (destinations, is_alone): (&[Destination], bool),
+        named: &[GroupName],
         span: Span,
         turn: &readings::Report,
     ) -> Result<Vec<GroupReport>, ServiceError> {
         let catalog = self.reading.catalog.as_ref();
-        let named: BTreeSet<&GroupName> = (destinations.iter())
-            .filter_map(|one| one.limit_group.as_ref())
-            .collect();
         let (mut reports, mut left) = (Vec::new(), MAX_ROWS);
         for (name, of) in named.iter().zip((1..=named.len() as u64).rev()) {
             turn.goes_on()?;
-            let group = match catalog.limit_group(self.tenant, name).await {
-                // It has just been deleted.
-                Err(CatalogError::NotFound(_)) => continue,
-                found => found?,
-            };
-            let first = group.members.first();
-            if !is_alone && !destinations.iter().any(|one| Some(&one.id) == first) {
-                continue;
-            }
             // Each has its share of what is read, and what those before it left.
             let judged = groups::judge(catalog, (self.tenant, name), span, left / of).await?;
             left = left.saturating_sub(judged.rows);

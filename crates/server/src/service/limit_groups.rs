@@ -1,5 +1,7 @@
 //! Limit groups: limits that several destinations have together.
 
+use std::collections::BTreeMap;
+
 use domain::ids::DestinationId;
 use domain::limit_group::{GroupLimits, GroupName, MAX_MEMBERS};
 use engine::ports::{CatalogError, Destination, LimitGroup};
@@ -37,6 +39,27 @@ impl Service {
             Err(CatalogError::NotFound(_)) => Ok(None),
             found => Ok(Some(found?)),
         }
+    }
+
+    /// Those that these destinations are in, each once, by name.
+    pub(super) async fn groups_of(
+        &self,
+        destinations: &[Destination],
+    ) -> Result<Vec<LimitGroup>, ServiceError> {
+        let mut named: BTreeMap<&GroupName, &Destination> = BTreeMap::new();
+        for destination in destinations {
+            named.extend(
+                destination
+                    .limit_group
+                    .as_ref()
+                    .map(|name| (name, destination)),
+            );
+        }
+        let mut groups = Vec::with_capacity(named.len());
+        for destination in named.into_values() {
+            groups.extend(self.group_of(destination).await?);
+        }
+        Ok(groups)
     }
 
     /// Creates it, or sets all of its limits. Members that waited for it are looked at.

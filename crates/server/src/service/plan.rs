@@ -1,6 +1,7 @@
 //! What if: another limit, tried on what was recorded.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use domain::admission::{Backlog, Usage};
@@ -216,6 +217,10 @@ impl Plan {
             series.finish()
         };
         let backlog = u32::try_from(actual.waiting).unwrap_or(u32::MAX);
+        let usage = Usage {
+            group: group.map(|group| Arc::new(group.of_others(until))),
+            ..Usage::default()
+        };
         // Places of the workers are taken not to be what it lacks.
         let measured = Measured::of(recorded.iter().filter_map(took), (0, Duration::ZERO));
         Self {
@@ -236,7 +241,7 @@ impl Plan {
                 &Circumstances {
                     state: DestinationState::Active,
                     policy: &policy,
-                    usage: &Usage::default(),
+                    usage: &usage,
                     backlog: &Backlog {
                         due: backlog,
                         urgent: 0,

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use domain::ids::{AttemptId, DestinationId, ReplayId};
+use domain::limit_group::{GroupLimits, GroupName};
 use domain::replay::{DEFAULT_SHARE, Pace};
 use engine::ports::{DeadLetterFilter, Destination, NewReplay, Replay, ReplayProgress, Which};
 
@@ -46,8 +47,8 @@ pub struct ReplayPreview {
     pub each: Vec<PreviewedReplay>,
     /// How many more destinations there are.
     pub further: usize,
-    /// About how long the one of them all takes that takes longest; `None` while a
-    /// limit is 0.
+    /// About how long the one of them all takes that takes longest, or the limit group
+    /// whose members do; `None` while a limit is 0.
     pub takes: Option<Duration>,
 }
 
@@ -59,6 +60,26 @@ pub struct PreviewedReplay {
     pub dead_letters: u64,
     /// About how long they take at that part of its limit; `None` while that is 0.
     pub takes: Option<Duration>,
+}
+
+/// What the members of one limit group are to replay, side by side.
+struct Together<'a> {
+    limits: &'a GroupLimits,
+    members: u32,
+    dead_letters: u64,
+}
+
+impl Together<'_> {
+    /// Each member replays at its share of what the group allows, and all of them together
+    /// no faster than that.
+    fn takes(&self, share: f64) -> Option<Duration> {
+        let pace = Pace {
+            policy: &self.limits.as_settings().policy(),
+            group: None,
+            share: (share * f64::from(self.members)).min(1.0),
+        };
+        pace.takes(self.dead_letters)
+    }
 }
 
 /// All destinations, after one in id order.
@@ -134,10 +155,22 @@ impl Service {
         if filter.destination.is_some() && found.is_empty() {
             return Err(ServiceError::NotFound("destination"));
         }
+        let groups = self.groups_of(&found).await?;
+        let mut together: BTreeMap<&GroupName, Together> = BTreeMap::new();
         let mut each = Vec::with_capacity(found.len());
-        for destination in found {
+        for destination in &found {
             let dead_letters = counts.get(&destination.id).copied().unwrap_or(0);
-            let group = self.group_of(&destination).await?;
+            let group = (destination.limit_group.as_ref())
+                .and_then(|name| groups.iter().find(|group| group.name == *name));
+            if let Some(group) = group {
+                let of_group = together.entry(&group.name).or_insert(Together {
+                    limits: &group.limits,
+                    members: 0,
+                    dead_letters: 0,
+                });
+                of_group.members += 1;
+                of_group.dead_letters += dead_letters;
+            }
             let pace = Pace {
                 policy: &destination.effective.policy(),
                 group: group.as_ref().map(|group| &group.limits),
@@ -145,12 +178,13 @@ impl Service {
             };
             each.push(PreviewedReplay {
                 takes: pace.takes(dead_letters),
-                destination,
+                destination: destination.clone(),
                 dead_letters,
             });
         }
         each.sort_by_key(|one| Reverse(one.dead_letters));
-        let longest = each.iter().map(|one| one.takes);
+        let alone = each.iter().map(|one| one.takes);
+        let longest = alone.chain(together.values().map(|group| group.takes(share)));
         let longest = longest.max_by_key(|takes| takes.unwrap_or(Duration::MAX));
         let further = each.len().saturating_sub(PREVIEW_NAMED);
         let count = each.iter().map(|one| one.dead_letters).sum();
@@ -239,7 +273,7 @@ impl Service {
     }
 
     pub async fn replay(&self, id: ReplayId) -> Result<Replay, ServiceError> {
-        Ok(self.backlog().replay(self.tenant, id).await?)
+        Ok(self.reading.backlog.replay(self.tenant, id).await?)
     }
 
     pub async fn cancel_replay(&self, id: ReplayId) -> Result<Replay, ServiceError> {

@@ -67,6 +67,9 @@ pub(crate) async fn a_group_is_joined_by_its_tenants_destinations_alone(world: &
     let none = Some(json!({"limit_group": null}));
     let left = call(world, ours, Method::PATCH, &path(ours), none).await;
     assert_eq!(left.json["limit_group"], Value::Null, "{left:?}");
+    // What it started before it left is judged still.
+    let report = call(world, ours, Method::GET, "/v1/compliance", None).await;
+    assert_eq!(report.json["limit_groups"][0]["name"], "acme", "{report:?}");
     let gone = call(world, ours, Method::DELETE, group, None).await;
     assert_eq!(gone.status, StatusCode::NO_CONTENT, "{gone:?}");
 }

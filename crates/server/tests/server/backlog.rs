@@ -351,6 +351,29 @@ async fn what_matches_is_replayed_everywhere_and_replays_are_listed() {
     refused.refuses(422, "limit");
 }
 
+/// All of them together take what their group allows, each at its part of that.
+#[tokio::test]
+async fn a_preview_knows_what_a_limit_group_leaves() {
+    let place = Place::new();
+    let two = json!({"limits": {"per_second": 2}});
+    place.world.put("/v1/limit-groups/all", two).await;
+    for _ in 0..4 {
+        let body = json!({"limits": {"per_second": 4}, "limit_group": "all"});
+        let path = place.world.destination(body).await;
+        let retries = format!("{path}/retries");
+        place.world.put(&retries, json!({"max_age_ms": 1})).await;
+        place.send(&path, "a", 3).await;
+    }
+    place.let_die().await;
+    let preview = place.world.get("/v1/replays/preview").await.json;
+    let most = &preview["destinations"][0];
+    assert_eq!(
+        (&most["dead_letters"], &most["takes_seconds"]),
+        (&json!(3), &json!(3.0))
+    );
+    assert_eq!(preview["takes_seconds"], 6.0, "no faster than two a second");
+}
+
 /// By destination, those with the most first, and no more of them than one reads.
 #[tokio::test]
 async fn a_preview_of_a_replay_counts_and_names_the_most_first() {

@@ -122,6 +122,7 @@ fn table(events: &[ListedEvent]) -> String {
     let header = [
         "ID",
         "TYPE",
+        "LANE",
         "ACCEPTED",
         "BYTES",
         "DESTINATIONS",
@@ -136,6 +137,7 @@ pub(super) fn cells(event: &ListedEvent) -> Vec<String> {
     vec![
         event.id.to_string(),
         event.event_type.clone().unwrap_or_else(|| "-".to_owned()),
+        if event.urgent { "urgent" } else { "-" }.to_owned(),
         event.created_at.clone(),
         event.payload_bytes.to_string(),
         event.destinations.to_string(),
