@@ -598,6 +598,7 @@ impl Service {
         rules::page(limit)?;
         rules::wanted_type(filter.event_type.as_deref())?;
         rules::span(filter.since, filter.until)?;
+        rules::sought(filter.text.as_deref())?;
         let (overview, tenant) = (&self.reading.overview, self.tenant);
         Ok(overview
             .find_attempts(tenant, filter, before, limit)

@@ -279,6 +279,8 @@ macro_rules! backlog_contract {
             events_are_found_by_a_part_of_their_id_or_their_key
             a_page_of_events_examines_so_many
             attempts_are_found_by_what_is_known_of_them
+            attempts_are_found_by_their_status
+            attempts_are_found_by_their_event
         );
         $crate::backlog_contract!(@module $world, replay:
             one_is_replayed_once

@@ -97,7 +97,7 @@ pub(super) async fn page(
     (filter, before): (&EventFilter, Option<EventId>),
     limit: u32,
 ) -> Result<EventPage, Failure> {
-    let (part, any) = match sought(pool, tenant, filter).await? {
+    let (part, any) = match sought(pool, tenant, filter.text.as_deref()).await? {
         None => (None, IdRange::ALL),
         Some(Sought::Part(part)) => (Some(part), IdRange::ALL),
         Some(Sought::One(id)) => (None, IdRange::only(id)),
@@ -124,13 +124,13 @@ pub(super) async fn page(
     page_of(rows, limit)
 }
 
-/// What the filter's text says, if it has one.
-async fn sought(
+/// What a filter's text says, if it has one.
+pub(super) async fn sought(
     pool: &PgPool,
     tenant: TenantId,
-    filter: &EventFilter,
+    text: Option<&str>,
 ) -> Result<Option<Sought>, Failure> {
-    let Some(text) = &filter.text else {
+    let Some(text) = text else {
         return Ok(None);
     };
     let of_key: Option<Uuid> = sqlx::query_scalar(

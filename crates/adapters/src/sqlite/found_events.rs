@@ -58,7 +58,7 @@ pub(super) fn page(
     (filter, before): (&EventFilter, Option<EventId>),
     limit: u32,
 ) -> Result<EventPage, Fault> {
-    let (part, ids) = match sought(tx, now, tenant, filter)? {
+    let (part, ids) = match sought(tx, now, tenant, filter.text.as_deref())? {
         None => (None, IdRange::ALL),
         Some(Sought::Part(part)) => (Some(part), IdRange::ALL),
         Some(Sought::One(id)) => (None, IdRange::only(id)),
@@ -98,14 +98,14 @@ pub(super) fn page(
     Ok(page)
 }
 
-/// What the filter's text says, if it has one.
-fn sought(
+/// What a filter's text says, if it has one.
+pub(super) fn sought(
     tx: &Transaction<'_>,
     now: Timestamp,
     tenant: TenantId,
-    filter: &EventFilter,
+    text: Option<&str>,
 ) -> Result<Option<Sought>, Fault> {
-    let Some(text) = &filter.text else {
+    let Some(text) = text else {
         return Ok(None);
     };
     let key = (tenant.to_string(), text, now.as_micros());

@@ -364,9 +364,9 @@ impl Overview for SqliteStore {
         before: Option<AttemptId>,
         limit: u32,
     ) -> Result<AttemptPage, CatalogError> {
-        let filter = filter.clone();
+        let (filter, now) = (filter.clone(), (self.clock)());
         Ok(self
-            .count(move |tx| found_attempts::page(tx, tenant, (&filter, before), limit))
+            .count(move |tx| found_attempts::page(tx, now, tenant, (&filter, before), limit))
             .await?)
     }
 }

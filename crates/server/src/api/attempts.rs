@@ -133,6 +133,8 @@ pub(super) async fn find(
         destination: page.destination_id,
         event_type: page.event_type,
         state: page.state,
+        status: text::parsed_status("status", page.status.as_deref())?,
+        text: page.text,
         since: text::parsed_time("since", page.since.as_deref())?,
         until: text::parsed_time("until", page.until.as_deref())?,
     };

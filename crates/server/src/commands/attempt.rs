@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use domain::attempt::AttemptState;
+use domain::search::SoughtStatus;
 use serde_json::json;
 use url::form_urlencoded;
 
@@ -48,6 +49,12 @@ pub struct Filter {
     /// In this state, such as failed or waiting.
     #[arg(long, value_name = "STATE")]
     pub state: Option<AttemptState>,
+    /// Answered with this HTTP status, or with one of a class: 500, 5xx.
+    #[arg(long, value_name = "STATUS")]
+    pub status: Option<SoughtStatus>,
+    /// A part of the event's id, or its whole idempotency key.
+    #[arg(long, value_name = "TEXT")]
+    pub text: Option<String>,
     /// Created then or later, such as 2026-01-31T12:00:00Z.
     #[arg(long, value_name = "TIME")]
     pub since: Option<String>,
@@ -67,6 +74,8 @@ impl Filter {
             ("destination_id", destination),
             ("type", self.event_type.clone()),
             ("state", self.state.map(|state| state.as_str().to_owned())),
+            ("status", self.status.map(|status| status.to_string())),
+            ("text", self.text.clone()),
             ("since", self.since.clone()),
             ("until", self.until.clone()),
         ];
