@@ -32,6 +32,7 @@ pub(crate) use visitor::cookie as held_by;
 mod alerts;
 mod assets;
 mod attempt;
+mod attempts;
 mod audit;
 mod change;
 mod chart;
@@ -54,6 +55,7 @@ mod preview;
 mod refused;
 mod requests;
 mod resend;
+mod searched;
 mod sign_in;
 mod standing;
 mod statistics;
@@ -147,10 +149,7 @@ pub fn router(pages: Pages) -> Router {
         .route("/dashboard/destinations/{id}/delete", post(edit::delete))
         .route("/dashboard/destinations/{id}/trial", post(edit::trial))
         .route("/dashboard/destinations/{id}/live", get(destination::live))
-        .route(
-            "/dashboard/destinations/{id}/attempts",
-            get(destination::attempts),
-        )
+        .route("/dashboard/destinations/{id}/attempts", get(attempts::list))
         .route("/dashboard/destinations/{id}/limits", post(change::limits))
         .route("/dashboard/destinations/{id}/state", post(change::state))
         .route("/dashboard/destinations/{id}/secrets", post(change::rotate))

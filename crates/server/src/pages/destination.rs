@@ -39,7 +39,6 @@ const SLOW_CHART_EVERY: u32 = 10;
 
 /// Attempts that are shown at once, and entries of history.
 const ATTEMPTS: u32 = 20;
-const PAGE: u32 = 100;
 const HISTORY: u32 = 10;
 
 #[derive(askama::Template)]
@@ -371,43 +370,4 @@ async fn said(
         said.latency = Some(latency.svg);
     }
     Ok(said)
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct Before {
-    before: String,
-}
-
-#[derive(askama::Template)]
-#[template(path = "attempts.html")]
-struct AttemptsPage {
-    frame: Frame,
-    id: DestinationId,
-    name: String,
-    attempts: Vec<Line>,
-    next: Option<AttemptId>,
-}
-
-pub(super) async fn attempts(
-    State(pages): Asked,
-    visitor: Visitor,
-    Path(id): Path<String>,
-    Query(query): Query<Before>,
-) -> Result<Html<String>, Refused> {
-    let (service, id) = (pages.service(visitor.tenant()), parsed(&id)?);
-    let before = query.before.parse().ok().map(AttemptId);
-    let destination = service.destination(id).await?.destination;
-    let found = service.attempts(id, before, PAGE).await?;
-    let next = found
-        .last()
-        .filter(|_| found.len() >= PAGE as usize)
-        .map(|last| last.id);
-    rendered(&AttemptsPage {
-        frame: Frame::of(&pages, &visitor, ("Attempts", "/dashboard")).await?,
-        id,
-        name: destination.name,
-        attempts: found.into_iter().map(Line::from).collect(),
-        next,
-    })
 }
