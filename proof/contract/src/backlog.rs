@@ -277,6 +277,7 @@ macro_rules! backlog_contract {
             events_are_found_by_when_they_were_accepted
             events_are_found_by_their_destination
             events_are_found_by_a_part_of_their_id_or_their_key
+            events_found_say_when_they_are_due
             a_page_of_events_examines_so_many
             attempts_are_found_by_what_is_known_of_them
             attempts_are_found_by_their_status

@@ -169,6 +169,7 @@ async fn views(
         select a.id, a.event_id, a.destination_id, a.try_number, a.state, a.dead_letter,
             micros(a.created_at) as created_at, micros(a.admitted_at) as admitted_at,
             micros(a.started_at) as started_at, micros(a.finished_at) as finished_at,
+            micros(a.due_at) as due_at, micros(a.expires_at) as expires_at,
             a.status, a.error, a.response_body, a.response_headers, a.replay_id
         from attempts a
         where a.id = any($1) and a.tenant_id = $2

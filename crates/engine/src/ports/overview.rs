@@ -450,6 +450,10 @@ pub struct FoundEvent {
     pub destinations: u32,
     /// One of them; `None` if there is none.
     pub destination: Option<DestinationId>,
+    /// When the first of those that wait is due, of those that wait for a time.
+    pub due_at: Option<Timestamp>,
+    /// When the first of those that wait is not sent any more.
+    pub expires_at: Option<Timestamp>,
     /// Where the newest of them stands; `None` if it has none.
     pub last: Option<AttemptState>,
 }

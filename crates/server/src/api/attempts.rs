@@ -33,6 +33,15 @@ pub struct Attempt {
     /// When its event was accepted, or the try before it ended.
     #[schema(format = DateTime)]
     pub created_at: String,
+    /// When it is due, where that is kept: of a retry, of an event with `deliver_at`, of what
+    /// is urgent or had a permit that ended unused. `null` for another first try, which is
+    /// due at once.
+    #[schema(format = DateTime)]
+    pub due_at: Option<String>,
+    /// It is not sent from then on: its event's `expires_at`, or what its destination's
+    /// `max_age` made of it when it was accepted, whichever is earlier. `null` for never.
+    #[schema(format = DateTime)]
+    pub expires_at: Option<String>,
     /// When it got its (last) permit.
     #[schema(format = DateTime)]
     pub admitted_at: Option<String>,
@@ -79,6 +88,8 @@ impl From<AttemptView> for Attempt {
             state: attempt.state,
             dead_letter: attempt.dead_letter,
             created_at: text::time(attempt.created_at),
+            due_at: attempt.due_at.map(text::time),
+            expires_at: attempt.expires_at.map(text::time),
             admitted_at: attempt.admitted_at.map(text::time),
             started_at: attempt.started_at.map(text::time),
             finished_at: attempt.finished_at.map(text::time),

@@ -168,6 +168,8 @@ mod tests {
                 state: AttemptState::Succeeded,
                 dead_letter: false,
                 created_at: Timestamp::from_millis(0),
+                due_at: None,
+                expires_at: None,
                 admitted_at: None,
                 started_at: started_at.map(Timestamp::from_millis),
                 finished_at: None,

@@ -97,6 +97,9 @@ pub(super) struct Line {
     pub(super) tone: &'static str,
     pub(super) at: String,
     pub(super) iso: String,
+    /// Of one that waits: until when, and from when on it is not sent.
+    pub(super) due: Option<String>,
+    pub(super) expires: Option<String>,
     pub(super) status: String,
     pub(super) latency: String,
     pub(super) error: String,
@@ -108,6 +111,8 @@ impl From<AttemptView> for Line {
         use domain::attempt::AttemptState as State;
         let took = attempt.started_at.zip(attempt.finished_at);
         let at = attempt.started_at.unwrap_or(attempt.created_at);
+        let waits = attempt.state == State::Waiting;
+        let of_what_waits = |time: Option<Timestamp>| time.filter(|_| waits).map(words::time);
         Self {
             id: attempt.id,
             event: attempt.event.to_string(),
@@ -125,6 +130,8 @@ impl From<AttemptView> for Line {
             },
             at: words::clock(at),
             iso: words::iso(at),
+            due: of_what_waits(attempt.due_at),
+            expires: of_what_waits(attempt.expires_at),
             status: attempt
                 .status
                 .map_or(NONE.to_owned(), |status| status.to_string()),

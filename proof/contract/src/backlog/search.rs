@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use domain::admission::MAX_CLAIM_TO_SEND;
 use domain::attempt::{AttemptState, OutcomeKind};
-use domain::event::{IDEMPOTENCY_KEY_KEPT, Idempotency, NewEvent};
+use domain::event::{IDEMPOTENCY_KEY_KEPT, Idempotency, NewEvent, Timing};
 use domain::ids::{AttemptId, DestinationId, EventId, TenantId};
 
 use super::BacklogWorld;
@@ -147,6 +147,30 @@ pub async fn events_are_found_by_a_part_of_their_id_or_their_key(world: &Backlog
         )
         .await;
     assert_eq!(ours(world, by("order-4711")).await, [], "it has expired");
+}
+
+/// The first of what waits: for its time, and until it is not sent any more.
+pub async fn events_found_say_when_they_are_due(world: &BacklogWorld) {
+    let of = world.destination().unlimited().create().await;
+    let (now, hour) = (world.now().await, Duration::from_secs(3_600));
+    let later = NewEvent {
+        timing: Timing {
+            deliver_at: Some(now + hour),
+            expires_at: Some(now + hour * 2),
+            urgent: false,
+        },
+        ..world.typed("later", Some(of)).await
+    };
+    world.accept_one(&later).await;
+    world.accept_one(&world.typed("now", Some(of)).await).await;
+    let filter = EventFilter::default();
+    let page = (world.overview).find_events(DEFAULT_TENANT, &filter, None, 9);
+    let told: Vec<_> = (page.await.unwrap().events.iter())
+        .map(|event| (event.event_type.clone(), event.due_at, event.expires_at))
+        .collect();
+    let (at_once, later) = (Some("now".to_owned()), Some("later".to_owned()));
+    let until = (later, Some(now + hour), Some(now + hour * 2));
+    assert_eq!(told, [(at_once, None, None), until]);
 }
 
 /// A page of nothing says where to go on.
