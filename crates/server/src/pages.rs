@@ -20,7 +20,6 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use crate::api::App;
-use crate::config::SignatureConfig;
 use crate::parts::Parts;
 use crate::portal::Portal;
 use crate::request_id;
@@ -82,8 +81,6 @@ struct Inner {
     overview: Arc<dyn Overview>,
     tallies: Arc<dyn Tallies>,
     sessions: Arc<dyn Sessions>,
-    /// How requests look.
-    signature: SignatureConfig,
     portal: GuestPages,
     streams: live::Places,
     shutdown: CancellationToken,
@@ -91,8 +88,6 @@ struct Inner {
 
 /// What pages are told, beside the service.
 pub struct PagesOptions {
-    /// How requests look.
-    pub signature: SignatureConfig,
     /// How pages by link look, and who may frame them.
     pub portal: Portal,
     /// Event streams end with it.
@@ -111,7 +106,6 @@ impl Pages {
             overview: Arc::clone(&parts.reading.overview),
             tallies: Arc::clone(&parts.reading.tallies),
             sessions: Arc::clone(&parts.stored) as _,
-            signature: options.signature,
             portal: GuestPages::new(options.portal),
             streams: live::Places::new(),
             shutdown: options.shutdown,

@@ -58,6 +58,7 @@ pub mod smart;
 pub mod standing;
 pub mod statistics;
 pub mod tenancy;
+pub mod trial;
 pub mod whose;
 
 pub use backlog::{CancelCursor, CancelDraft, CancelledPart};

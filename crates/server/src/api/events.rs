@@ -211,7 +211,7 @@ pub enum HowMuch {
 }
 
 impl EventPayload {
-    fn of(payload: ShownPayload) -> Self {
+    pub(super) fn of(payload: ShownPayload) -> Self {
         let content_type = payload.content_type;
         let (shown, bytes) = match payload.shown {
             Shown::Whole(bytes) => (HowMuch::All, bytes),

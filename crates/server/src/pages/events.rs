@@ -218,7 +218,7 @@ struct OnePage {
 
 /// What an event carries, as text, if its visitor may see it and it is still kept; and what
 /// is said of it.
-pub(super) async fn payload(
+async fn payload(
     service: &Service,
     visitor: &Visitor,
     id: EventId,
@@ -260,7 +260,7 @@ pub(super) async fn show(
 }
 
 /// A payload in words, and what is said beside it.
-fn shown(payload: Shown) -> (Option<String>, &'static str) {
+pub(super) fn shown(payload: Shown) -> (Option<String>, &'static str) {
     match payload {
         Shown::Whole(bytes) => (Some(words::payload(&bytes)), ""),
         Shown::Redacted(bytes) => {
