@@ -110,6 +110,19 @@ pub fn attempt_state_or_null() -> Object {
     or_null(attempt_state())
 }
 
+/// The state of an attempt that is over, or none.
+pub fn final_state_or_null() -> Object {
+    let over = [
+        AttemptState::Succeeded,
+        AttemptState::Failed,
+        AttemptState::Unknown,
+        AttemptState::NotSent,
+        AttemptState::Cancelled,
+        AttemptState::Expired,
+    ];
+    or_null(words(over.map(AttemptState::as_str)))
+}
+
 /// A key's scopes.
 pub fn scopes() -> Array {
     let words = words(Scope::ALL.map(Scope::as_str));
