@@ -20,7 +20,7 @@ const WANTED: &str = "
         ($7::text is null or x.state = $7)
         and ($5::bigint is null or x.created_at >= from_micros($5))
         and ($6::bigint is null or x.created_at < from_micros($6))
-        and ($10::integer is null or x.status = $10 or x.status / 100 = $10)
+        and ($10::integer is null or coalesce(x.status = $10 or x.status / 100 = $10, false))
         and ($11::text is null or strpos(x.event_id::text, $11) > 0)
         and ($8::text is null or exists (
             select from events e
