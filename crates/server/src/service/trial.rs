@@ -44,11 +44,7 @@ impl Service {
     ) -> Result<Trial, ServiceError> {
         self.destination(to).await?;
         let (event_type, payload) = match event_type {
-            Some(name) => {
-                let example = self.event_type(name).await?.example;
-                let none = || ServiceError::invalid("type", "has no example in the catalogue");
-                (name, example.ok_or_else(none)?)
-            }
+            Some(name) => (name, self.example(name).await?),
             None => {
                 let payload = json!({"test": true, "destination_id": to});
                 (TRIAL, payload.to_string())
@@ -68,6 +64,16 @@ impl Service {
         let event = self.accept_event(draft).await?.id;
         let attempt = self.outcome_of(event, patience.min(LONGEST_TRIAL)).await?;
         Ok(Trial { event, attempt })
+    }
+
+    /// The catalogue's of this type.
+    async fn example(&self, event_type: &str) -> Result<String, ServiceError> {
+        let none = || ServiceError::invalid("type", "has no example in the catalogue");
+        match self.event_type(event_type).await {
+            Ok(found) => found.example.ok_or_else(none),
+            Err(ServiceError::NotFound(_)) => Err(none()),
+            Err(error) => Err(error),
+        }
     }
 
     /// The first try of an event that has an outcome, as soon as there is one.
