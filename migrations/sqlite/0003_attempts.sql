@@ -227,7 +227,11 @@ create table replays (
     -- Which: null is any.
     attempt_id integer,
     event_type text,
+    -- Of events: how an attempt there was answered, by its status or by the first digit of a
+    -- class.
     status integer,
+    -- Of events: how an attempt there ended.
+    attempt_state text,
     -- When a dead letter died, or an event was accepted.
     died_from integer,
     -- The creation of the replay at the latest.

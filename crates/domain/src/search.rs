@@ -6,6 +6,8 @@
 //! by the row: ids only say where to look.
 
 use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
 use std::time::Duration;
 
 use uuid::Uuid;
@@ -133,6 +135,73 @@ impl Sought {
             1..ID_LETTERS if letters => Self::Part(text.to_ascii_lowercase()),
             ID_LETTERS => text.parse().map_or(Self::Nothing, Self::One),
             _ => Self::Nothing,
+        }
+    }
+}
+
+/// The HTTP status that is looked for: one, or all of a class.
+///
+/// ```
+/// use domain::search::SoughtStatus;
+/// let class: SoughtStatus = "5xx".parse()?;
+/// assert!(class.is(503) && !class.is(429));
+/// let one: SoughtStatus = "500".parse()?;
+/// assert!(one.is(500) && !one.is(503));
+/// # Ok::<(), domain::search::InvalidStatus>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SoughtStatus(u16);
+
+/// What was given is neither a status nor a class of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("must be an HTTP status such as 500, or a class of them such as 5xx")]
+pub struct InvalidStatus;
+
+/// The statuses that HTTP can have.
+const STATUSES: std::ops::RangeInclusive<u16> = 100..=999;
+
+impl SoughtStatus {
+    /// This one and no other; `None` for what is no status.
+    #[must_use]
+    pub fn one(status: u16) -> Option<Self> {
+        STATUSES.contains(&status).then_some(Self(status))
+    }
+
+    /// What statements are handed: a status, or the first digit of a class. A status is
+    /// looked for if it is this number, or is it after a division by 100: no status is a
+    /// single digit, and none has three of them left.
+    #[must_use]
+    pub const fn number(self) -> u16 {
+        self.0
+    }
+
+    /// Whether this status is looked for.
+    #[must_use]
+    pub const fn is(self, status: u16) -> bool {
+        status == self.0 || status / 100 == self.0
+    }
+}
+
+impl FromStr for SoughtStatus {
+    type Err = InvalidStatus;
+
+    fn from_str(text: &str) -> Result<Self, InvalidStatus> {
+        match text.as_bytes() {
+            [class @ b'1'..=b'9', b'x' | b'X', b'x' | b'X'] => Ok(Self(u16::from(class - b'0'))),
+            [b'1'..=b'9', b'0'..=b'9', b'0'..=b'9'] => {
+                let status = text.parse().ok();
+                status.and_then(Self::one).ok_or(InvalidStatus)
+            }
+            _ => Err(InvalidStatus),
+        }
+    }
+}
+
+impl fmt::Display for SoughtStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            class @ ..10 => write!(f, "{class}xx"),
+            status => write!(f, "{status}"),
         }
     }
 }
@@ -295,6 +364,29 @@ mod tests {
         assert_eq!(one.and(IdRange::ALL), one);
         assert_eq!(one.below(Some(at(3))).before, at(3));
         assert_eq!(one.below(None), one);
+    }
+
+    #[test]
+    fn a_status_is_one_or_a_class() {
+        for text in ["100", "500", "999", "1xx", "5xx", "9xx"] {
+            let sought: SoughtStatus = text.parse().unwrap();
+            assert_eq!(sought.to_string(), text);
+        }
+        assert_eq!("5XX".parse(), "5xx".parse::<SoughtStatus>());
+        for bad in [
+            "", "5", "50", "5x", "5x0", "0xx", "099", "1000", "+50", "5xxx", "xxx", "٥00",
+        ] {
+            assert_eq!(bad.parse::<SoughtStatus>(), Err(InvalidStatus), "{bad}");
+        }
+        for class in 1..=9_u16 {
+            let sought: SoughtStatus = format!("{class}xx").parse().unwrap();
+            for status in STATUSES {
+                assert_eq!(sought.is(status), status / 100 == class);
+                let one = SoughtStatus::one(status).unwrap();
+                assert!(one.is(status) && !one.is(status ^ 1));
+            }
+        }
+        assert_eq!([5, 99, 1_000].map(SoughtStatus::one), [None; 3]);
     }
 
     #[test]

@@ -74,6 +74,7 @@ pub mod text;
 pub mod tiers;
 mod trace_headers;
 mod traffic;
+pub mod trial;
 
 use caller::Caller;
 use problem::Problem;
@@ -201,6 +202,7 @@ fn of_destinations() -> OpenApiRouter<App> {
         .routes(routes!(standings::list))
         .routes(routes!(statistics::show))
         .routes(routes!(plan::try_limits))
+        .routes(routes!(trial::destination))
         .routes(routes!(attempts::list))
         .routes(routes!(retries::show, retries::set))
         .routes(routes!(batches::show, batches::set))
@@ -214,6 +216,7 @@ fn of_destinations() -> OpenApiRouter<App> {
 fn of_events() -> OpenApiRouter<App> {
     OpenApiRouter::new()
         .routes(routes!(attempts::find))
+        .routes(routes!(attempts::show))
         .routes(routes!(cancel::attempt))
         .routes(routes!(dead_letters::list))
         .routes(routes!(dead_letters::show))

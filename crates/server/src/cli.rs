@@ -77,7 +77,7 @@ pub enum Command {
     LimitGroup(limit_group::Command),
     /// Send new events to a program that is being written, over the API.
     Listen(listen::Args),
-    /// Take back attempts, over the API.
+    /// Look at attempts and take them back, over the API.
     #[command(subcommand)]
     Attempt(attempt::Command),
     /// Look at dead letters and replay them, over the API.

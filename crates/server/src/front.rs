@@ -74,7 +74,6 @@ impl Front {
             options.manage_per_second,
         );
         let looks = PagesOptions {
-            signature: target.signature,
             portal: options.portal,
             shutdown: options.shutdown,
         };
@@ -119,6 +118,7 @@ pub fn service(
     let signing = Signing {
         secrets: stored(),
         vault,
+        prefix: target.signature.signature_prefix,
     };
     let schedule = Arc::clone(&parts.schedule);
     Service::new(books, schedule, intake, mint, target.policy(), signing)

@@ -20,7 +20,6 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use crate::api::App;
-use crate::config::SignatureConfig;
 use crate::parts::Parts;
 use crate::portal::Portal;
 use crate::request_id;
@@ -32,6 +31,7 @@ pub(crate) use visitor::cookie as held_by;
 mod alerts;
 mod assets;
 mod attempt;
+mod attempts;
 mod audit;
 mod change;
 mod chart;
@@ -54,6 +54,7 @@ mod preview;
 mod refused;
 mod requests;
 mod resend;
+mod searched;
 mod sign_in;
 mod standing;
 mod statistics;
@@ -80,8 +81,6 @@ struct Inner {
     overview: Arc<dyn Overview>,
     tallies: Arc<dyn Tallies>,
     sessions: Arc<dyn Sessions>,
-    /// How requests look.
-    signature: SignatureConfig,
     portal: GuestPages,
     streams: live::Places,
     shutdown: CancellationToken,
@@ -89,8 +88,6 @@ struct Inner {
 
 /// What pages are told, beside the service.
 pub struct PagesOptions {
-    /// How requests look.
-    pub signature: SignatureConfig,
     /// How pages by link look, and who may frame them.
     pub portal: Portal,
     /// Event streams end with it.
@@ -109,7 +106,6 @@ impl Pages {
             overview: Arc::clone(&parts.reading.overview),
             tallies: Arc::clone(&parts.reading.tallies),
             sessions: Arc::clone(&parts.stored) as _,
-            signature: options.signature,
             portal: GuestPages::new(options.portal),
             streams: live::Places::new(),
             shutdown: options.shutdown,
@@ -147,10 +143,7 @@ pub fn router(pages: Pages) -> Router {
         .route("/dashboard/destinations/{id}/delete", post(edit::delete))
         .route("/dashboard/destinations/{id}/trial", post(edit::trial))
         .route("/dashboard/destinations/{id}/live", get(destination::live))
-        .route(
-            "/dashboard/destinations/{id}/attempts",
-            get(destination::attempts),
-        )
+        .route("/dashboard/destinations/{id}/attempts", get(attempts::list))
         .route("/dashboard/destinations/{id}/limits", post(change::limits))
         .route("/dashboard/destinations/{id}/state", post(change::state))
         .route("/dashboard/destinations/{id}/secrets", post(change::rotate))

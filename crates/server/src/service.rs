@@ -58,6 +58,7 @@ pub mod smart;
 pub mod standing;
 pub mod statistics;
 pub mod tenancy;
+pub mod trial;
 pub mod whose;
 
 pub use backlog::{CancelCursor, CancelDraft, CancelledPart};
@@ -603,6 +604,7 @@ impl Service {
         rules::page(limit)?;
         rules::wanted_type(filter.event_type.as_deref())?;
         rules::span(filter.since, filter.until)?;
+        rules::sought(filter.text.as_deref())?;
         let (overview, tenant) = (&self.reading.overview, self.tenant);
         Ok(overview
             .find_attempts(tenant, filter, before, limit)

@@ -199,6 +199,8 @@ mod tests {
             state,
             dead_letter: false,
             created_at: String::new(),
+            due_at: None,
+            expires_at: None,
             admitted_at: None,
             started_at: None,
             finished_at: None,

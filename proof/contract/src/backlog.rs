@@ -268,6 +268,7 @@ macro_rules! backlog_contract {
             what_a_destination_has_missed_is_sent_again
             one_with_a_filter_is_sent_what_went_there
             a_time_and_a_type_are_sent_again
+            what_was_answered_so_is_sent_again
             a_resend_keeps_to_its_share_and_is_cancelled
             several_at_once_send_each_once
             what_has_no_payload_any_more_is_skipped
@@ -277,8 +278,11 @@ macro_rules! backlog_contract {
             events_are_found_by_when_they_were_accepted
             events_are_found_by_their_destination
             events_are_found_by_a_part_of_their_id_or_their_key
+            events_found_say_when_they_are_due
             a_page_of_events_examines_so_many
             attempts_are_found_by_what_is_known_of_them
+            attempts_are_found_by_their_status
+            attempts_are_found_by_their_event
         );
         $crate::backlog_contract!(@module $world, replay:
             one_is_replayed_once

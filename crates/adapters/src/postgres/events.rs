@@ -22,6 +22,8 @@ pub(super) struct Row {
     state: String,
     dead_letter: bool,
     created_at: i64,
+    due_at: Option<i64>,
+    expires_at: Option<i64>,
     admitted_at: Option<i64>,
     started_at: Option<i64>,
     finished_at: Option<i64>,
@@ -43,6 +45,8 @@ impl Row {
             state: word("attempts", "state", self.id, &self.state)?,
             dead_letter: self.dead_letter,
             created_at: Timestamp::from_micros(self.created_at),
+            due_at: time(self.due_at),
+            expires_at: time(self.expires_at),
             admitted_at: time(self.admitted_at),
             started_at: time(self.started_at),
             finished_at: time(self.finished_at),
@@ -79,6 +83,7 @@ pub(super) async fn event(
         select a.id, a.event_id, a.destination_id, a.try_number, a.state, a.dead_letter,
             micros(a.created_at) as created_at, micros(a.admitted_at) as admitted_at,
             micros(a.started_at) as started_at, micros(a.finished_at) as finished_at,
+            micros(a.due_at) as due_at, micros(a.expires_at) as expires_at,
             a.status, a.error, a.response_body, a.response_headers, a.replay_id
         from (
             select * from ledger_of($1) l
@@ -128,6 +133,7 @@ pub(super) async fn attempts(
         select a.id, a.event_id, a.destination_id, a.try_number, a.state, a.dead_letter,
             micros(a.created_at) as created_at, micros(a.admitted_at) as admitted_at,
             micros(a.started_at) as started_at, micros(a.finished_at) as finished_at,
+            micros(a.due_at) as due_at, micros(a.expires_at) as expires_at,
             a.status, a.error, a.response_body, a.response_headers, a.replay_id
         from (
             (

@@ -2,71 +2,88 @@
 
 use domain::attempt::AttemptState;
 use domain::ids::{AttemptId, DestinationId, TenantId};
-use domain::search::{Examined, each_place, newest};
+use domain::search::{Examined, Sought, each_place, newest};
 use domain::time::{Timestamp, micros};
 use engine::ports::{
     ATTEMPTS_IN_ORDER, AttemptFilter, AttemptPage, AttemptView, CatalogError,
     MAX_ATTEMPTS_EXAMINED, MAX_PLACES,
 };
-use sqlx::PgPool;
+use sqlx::{AssertSqlSafe, PgPool};
 use uuid::Uuid;
 
 use super::events::Row;
 use super::failure::Failure;
+use super::found_events::sought;
 
-/// The newest of each place before `$3`, which names a day at the latest.
-const EXAMINED: &str = "-- find_attempts: what is examined
-    with bound as materialized (
-        select least($3, case when $6::bigint is not null
-            then first_attempt_id(utc_day(from_micros($6 + $9)) + 1) end) as id
-    )
-    select p.id as place, x.id,
+/// Whether the attempt `x` is looked for, and whether it is so old that no older one is.
+const WANTED: &str = "
         ($7::text is null or x.state = $7)
         and ($5::bigint is null or x.created_at >= from_micros($5))
         and ($6::bigint is null or x.created_at < from_micros($6))
+        and ($10::integer is null or coalesce(x.status = $10 or x.status / 100 = $10, false))
+        and ($11::text is null or strpos(x.event_id::text, $11) > 0)
         and ($8::text is null or exists (
             select from events e
             where e.id = x.event_id and e.day = event_day(x.event_id) and e.event_type = $8
         )) as wanted,
-        coalesce(x.created_at < from_micros($5 - $9), false) as is_too_old
+        coalesce(x.created_at < from_micros($5 - $9), false) as is_too_old";
+
+/// The newest of each place before `$3`, which names a day at the latest.
+fn newest_of_places() -> String {
+    let of = |part: &str| {
+        format!(
+            "(
+                select a.id, a.event_id, a.state, a.status, a.created_at from {part}
+                    and a.id + 0 < bound.id
+                order by a.id + 0 desc limit $4
+            )"
+        )
+    };
+    let parts = [
+        "ledger a
+                where a.tenant_id = $1 and a.destination_id = p.id and a.id < bound.id",
+        "deliveries a
+                where a.destination_id = p.id and a.permit is null and a.due_at is null",
+        "deliveries a
+                where a.destination_id = p.id and a.permit is null and a.due_at is not null",
+        "deliveries a
+                where a.destination_id = p.id and a.permit is not null and a.carried_by is null",
+        "deliveries a
+                where a.destination_id = p.id and a.carried_by is not null",
+    ];
+    let parts = parts.map(of).join(" union all ");
+    format!(
+        "-- find_attempts: what is examined
+    with bound as materialized (
+        select least($3, case when $6::bigint is not null
+            then first_attempt_id(utc_day(from_micros($6 + $9)) + 1) end) as id
+    )
+    select p.id as place, x.id, {WANTED}
     from unnest($2::uuid[]) p (id) cross join bound cross join lateral (
-        select a.id, a.event_id, a.state, a.created_at from (
-            (
-                select a.id, a.event_id, a.state, a.created_at from ledger a
-                where a.tenant_id = $1 and a.destination_id = p.id and a.id < bound.id
-                    and a.id + 0 < bound.id
-                order by a.id + 0 desc limit $4
-            )
-            union all
-            (
-                select a.id, a.event_id, a.state, a.created_at from deliveries a
-                where a.destination_id = p.id and a.permit is null and a.due_at is null
-                    and a.id + 0 < bound.id
-                order by a.id + 0 desc limit $4
-            )
-            union all
-            (
-                select a.id, a.event_id, a.state, a.created_at from deliveries a
-                where a.destination_id = p.id and a.permit is null and a.due_at is not null
-                    and a.id + 0 < bound.id
-                order by a.id + 0 desc limit $4
-            )
-            union all
-            (
-                select a.id, a.event_id, a.state, a.created_at from deliveries a
-                where a.destination_id = p.id and a.permit is not null and a.carried_by is null
-                    and a.id + 0 < bound.id
-                order by a.id + 0 desc limit $4
-            )
-            union all
-            (
-                select a.id, a.event_id, a.state, a.created_at from deliveries a
-                where a.destination_id = p.id and a.carried_by is not null and a.id + 0 < bound.id
-                order by a.id + 0 desc limit $4
-            )
-        ) a
+        select a.id, a.event_id, a.state, a.status, a.created_at from ({parts}) a
         order by a.id desc limit $4
-    ) x";
+    ) x"
+    )
+}
+
+/// The newest before `$3` of the events `$2`, of which there is one, at the place `$12` or
+/// at any: to whom each went is no matter here.
+fn newest_of_event() -> String {
+    format!(
+        "-- find_attempts: what is examined of one event
+    select o.id as place, x.id, {WANTED}
+    from unnest($2::uuid[]) o (id) cross join lateral (
+        select a.id, a.event_id, a.state, a.status, a.created_at from (
+            select * from ledger_of(o.id) l
+            union all
+            select * from deliveries_of(o.id) d
+        ) a
+        where a.tenant_id = $1 and a.id < $3 and ($12::uuid is null or a.destination_id = $12)
+            and exists (select from events e where e.id = o.id and e.day = event_day(o.id))
+        order by a.id + 0 desc limit $4
+    ) x"
+    )
+}
 
 /// A page of them.
 pub(super) async fn page(
@@ -75,14 +92,26 @@ pub(super) async fn page(
     (filter, before): (&AttemptFilter, Option<AttemptId>),
     limit: u32,
 ) -> Result<AttemptPage, Failure> {
-    let places = places(pool, tenant, filter.destination).await?;
-    if places.len() > MAX_PLACES as usize {
+    let (part, one) = match sought(pool, tenant, filter.text.as_deref()).await? {
+        None => (None, None),
+        Some(Sought::Part(part)) => (Some(part), None),
+        Some(Sought::One(event)) => (None, Some(event)),
+        Some(Sought::Nothing) => return Ok(AttemptPage::default()),
+    };
+    let (sql, of) = match one {
+        Some(event) => (newest_of_event(), vec![event.0]),
+        None => (
+            newest_of_places(),
+            places(pool, tenant, filter.destination).await?,
+        ),
+    };
+    if of.len() > MAX_PLACES as usize {
         return Err(Failure::Refused(CatalogError::too_many_places()));
     }
-    let each = each_place(MAX_ATTEMPTS_EXAMINED, places.len());
-    let rows: Vec<(Uuid, i64, bool, bool)> = sqlx::query_as(EXAMINED)
+    let each = each_place(MAX_ATTEMPTS_EXAMINED, of.len());
+    let mut query = sqlx::query_as(AssertSqlSafe(sql))
         .bind(tenant.0)
-        .bind(&places)
+        .bind(&of)
         .bind(before.map_or(i64::MAX, |before| before.0))
         .bind(i64::from(each))
         .bind(filter.since.map(Timestamp::as_micros))
@@ -90,8 +119,12 @@ pub(super) async fn page(
         .bind(filter.state.map(AttemptState::as_str))
         .bind(&filter.event_type)
         .bind(micros(ATTEMPTS_IN_ORDER))
-        .fetch_all(pool)
-        .await?;
+        .bind(filter.status.map(|status| i32::from(status.number())))
+        .bind(part);
+    if one.is_some() {
+        query = query.bind(filter.destination.map(|id| id.0));
+    }
+    let rows: Vec<(Uuid, i64, bool, bool)> = query.fetch_all(pool).await?;
     let examined = rows
         .into_iter()
         .map(|(place, id, wanted, is_too_old)| Examined {
@@ -136,6 +169,7 @@ async fn views(
         select a.id, a.event_id, a.destination_id, a.try_number, a.state, a.dead_letter,
             micros(a.created_at) as created_at, micros(a.admitted_at) as admitted_at,
             micros(a.started_at) as started_at, micros(a.finished_at) as finished_at,
+            micros(a.due_at) as due_at, micros(a.expires_at) as expires_at,
             a.status, a.error, a.response_body, a.response_headers, a.replay_id
         from attempts a
         where a.id = any($1) and a.tenant_id = $2

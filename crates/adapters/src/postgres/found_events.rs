@@ -9,7 +9,7 @@ use sqlx::PgPool;
 use uuid::Uuid;
 
 use super::failure::Failure;
-use super::rows::{count, word};
+use super::rows::{count, time, word};
 
 #[derive(sqlx::FromRow)]
 struct Row {
@@ -23,6 +23,8 @@ struct Row {
     matching: Option<i64>,
     destinations: Option<i64>,
     destination: Option<Uuid>,
+    due_at: Option<i64>,
+    expires_at: Option<i64>,
     last: Option<String>,
     /// The last that was examined, of as many as may be.
     more: bool,
@@ -69,7 +71,8 @@ const FIND: &str = "-- find_events
     )
     select e.id, n.wanted, e.event_type, octet_length(e.payload) as payload_bytes, e.urgent,
         micros(e.created_at) as created_at, t.attempts, t.matching, t.destinations,
-        t.destination, t.last, n.is_last and (select count(*) from examined) >= $2 as more
+        t.destination, micros(t.due_at) as due_at, micros(t.expires_at) as expires_at, t.last,
+        n.is_last and (select count(*) from examined) >= $2 as more
     from numbered n
     join events e on e.id = n.id and e.day = n.day
     left join lateral (
@@ -79,11 +82,14 @@ const FIND: &str = "-- find_events
             ) end as matching,
             count(distinct a.destination_id) as destinations,
             (array_agg(a.destination_id))[1] as destination,
+            min(a.due_at) filter (where a.state = 'waiting') as due_at,
+            min(a.expires_at) filter (where a.state = 'waiting') as expires_at,
             (array_agg(a.state order by a.id desc))[1] as last
         from (
-            select l.id, l.state, l.destination_id from ledger_of(n.id) l
+            select l.id, l.state, l.destination_id, l.due_at, l.expires_at from ledger_of(n.id) l
             union all
-            select d.id, d.state, d.destination_id from deliveries_of(n.id) d
+            select d.id, d.state, d.destination_id, d.due_at, d.expires_at
+            from deliveries_of(n.id) d
         ) a
     ) t on n.wanted
     where (n.wanted and n.number <= $5)
@@ -97,7 +103,7 @@ pub(super) async fn page(
     (filter, before): (&EventFilter, Option<EventId>),
     limit: u32,
 ) -> Result<EventPage, Failure> {
-    let (part, any) = match sought(pool, tenant, filter).await? {
+    let (part, any) = match sought(pool, tenant, filter.text.as_deref()).await? {
         None => (None, IdRange::ALL),
         Some(Sought::Part(part)) => (Some(part), IdRange::ALL),
         Some(Sought::One(id)) => (None, IdRange::only(id)),
@@ -124,13 +130,13 @@ pub(super) async fn page(
     page_of(rows, limit)
 }
 
-/// What the filter's text says, if it has one.
-async fn sought(
+/// What a filter's text says, if it has one.
+pub(super) async fn sought(
     pool: &PgPool,
     tenant: TenantId,
-    filter: &EventFilter,
+    text: Option<&str>,
 ) -> Result<Option<Sought>, Failure> {
-    let Some(text) = &filter.text else {
+    let Some(text) = text else {
         return Ok(None);
     };
     let of_key: Option<Uuid> = sqlx::query_scalar(
@@ -163,6 +169,8 @@ fn page_of(rows: Vec<Row>, limit: u32) -> Result<EventPage, Failure> {
             matching: row.matching.map(count),
             destinations: count(row.destinations.unwrap_or(0)),
             destination: row.destination.map(DestinationId),
+            due_at: time(row.due_at),
+            expires_at: time(row.expires_at),
             last: (last.map(|last| word("attempts", "state", row.id, last))).transpose()?,
             event_type: row.event_type,
         });

@@ -378,6 +378,7 @@ async fn requested(
         select a.id, a.event_id, a.destination_id, a.try_number, a.state, a.dead_letter,
             micros(a.created_at) as created_at, micros(a.admitted_at) as admitted_at,
             micros(a.started_at) as started_at, micros(a.finished_at) as finished_at,
+            micros(a.due_at) as due_at, micros(a.expires_at) as expires_at,
             a.status, a.error, a.response_body, a.response_headers, a.replay_id, e.content_type,
             micros(a.claimed_at) as claimed_at,
             coalesce(octet_length(e.payload), a.payload_bytes) as bytes,
@@ -410,6 +411,7 @@ async fn last_started(
         select a.id, a.event_id, a.destination_id, a.try_number, a.state, a.dead_letter,
             micros(a.created_at) as created_at, micros(a.admitted_at) as admitted_at,
             micros(a.started_at) as started_at, micros(a.finished_at) as finished_at,
+            micros(a.due_at) as due_at, micros(a.expires_at) as expires_at,
             a.status, a.error, a.response_body, a.response_headers, a.replay_id
         from (
             (

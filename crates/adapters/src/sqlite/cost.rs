@@ -276,7 +276,7 @@ fn cost_of_a_search(size: u32) -> i32 {
         ..AttemptFilter::default()
     };
     let tenant = engine::ports::DEFAULT_TENANT;
-    found_attempts::page(&tx, tenant, (&filter, None), 10).unwrap();
+    found_attempts::page(&tx, NOW, tenant, (&filter, None), 10).unwrap();
     let of = DestinationId(ID);
     let newest = ledger::attempts(&tx, tenant, of, None, 10).unwrap();
     assert_eq!(newest.len(), 10);

@@ -16,7 +16,8 @@ const ONE: &str = "
     -- dead_letter
     select a.id, a.event_id, a.destination_id, a.try_number, a.state, a.dead_letter, a.created_at,
         a.admitted_at, a.started_at, a.finished_at, a.status, a.error, a.response_body, a.replay_id,
-        a.response_headers, e.event_type, coalesce(a.finished_at, a.started_at), a.replayed_at
+        a.response_headers, a.due_at, a.expires_at, e.event_type,
+        coalesce(a.finished_at, a.started_at), a.replayed_at
     from ledger a left join events e on e.id = a.event_id
     where a.id = ?1 and a.tenant_id = ?2 and a.dead_letter = 1";
 
@@ -170,8 +171,8 @@ pub(super) fn one(
 fn dead_letter(row: &Row<'_>) -> Result<DeadLetter, Fault> {
     Ok(DeadLetter {
         attempt: view(row)?,
-        event_type: row.get(15)?,
-        died_at: time(row, 16)?,
-        replayed_at: maybe_time(row, 17)?,
+        event_type: row.get(17)?,
+        died_at: time(row, 18)?,
+        replayed_at: maybe_time(row, 19)?,
     })
 }

@@ -8,7 +8,7 @@ use engine::ports::{EventFilter, EventPage, FoundEvent, MAX_EVENTS_EXAMINED};
 use rusqlite::{Row, Transaction};
 
 use super::fault::Fault;
-use super::rows::{first, parse, time, word};
+use super::rows::{first, maybe_time, parse, time, word};
 
 const KEY: &str = "
     -- find_events: a key
@@ -47,7 +47,15 @@ const EVENT: &str = "
         )),
         (select count(distinct a.destination_id) from attempts a where a.event_id = ?1),
         (select a.destination_id from attempts a where a.event_id = ?1 limit 1),
-        e.urgent
+        e.urgent,
+        (
+            select min(a.due_at) from deliveries a indexed by deliveries_of_event
+            where a.event_id = ?1 and a.state = 'waiting'
+        ),
+        (
+            select min(a.expires_at) from deliveries a indexed by deliveries_of_event
+            where a.event_id = ?1 and a.state = 'waiting'
+        )
     from events e where e.id = ?1";
 
 /// A page of them.
@@ -58,7 +66,7 @@ pub(super) fn page(
     (filter, before): (&EventFilter, Option<EventId>),
     limit: u32,
 ) -> Result<EventPage, Fault> {
-    let (part, ids) = match sought(tx, now, tenant, filter)? {
+    let (part, ids) = match sought(tx, now, tenant, filter.text.as_deref())? {
         None => (None, IdRange::ALL),
         Some(Sought::Part(part)) => (Some(part), IdRange::ALL),
         Some(Sought::One(id)) => (None, IdRange::only(id)),
@@ -98,14 +106,14 @@ pub(super) fn page(
     Ok(page)
 }
 
-/// What the filter's text says, if it has one.
-fn sought(
+/// What a filter's text says, if it has one.
+pub(super) fn sought(
     tx: &Transaction<'_>,
     now: Timestamp,
     tenant: TenantId,
-    filter: &EventFilter,
+    text: Option<&str>,
 ) -> Result<Option<Sought>, Fault> {
-    let Some(text) = &filter.text else {
+    let Some(text) = text else {
         return Ok(None);
     };
     let key = (tenant.to_string(), text, now.as_micros());
@@ -145,6 +153,8 @@ fn found(id: EventId, row: &Row<'_>) -> Result<FoundEvent, Fault> {
         matching: row.get(5)?,
         destinations: row.get(6)?,
         destination: destination.transpose()?,
+        due_at: maybe_time(row, 9)?,
+        expires_at: maybe_time(row, 10)?,
         last: last.transpose()?,
     })
 }

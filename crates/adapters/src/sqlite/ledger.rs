@@ -15,7 +15,8 @@ const EVENT_ATTEMPTS: u32 = 1_000;
 
 const VIEW: &str = "
     select id, event_id, destination_id, try_number, state, dead_letter, created_at, admitted_at,
-        started_at, finished_at, status, error, response_body, replay_id, response_headers
+        started_at, finished_at, status, error, response_body, replay_id, response_headers,
+        due_at, expires_at
     from attempts";
 
 const EVENT: &str = "
@@ -259,6 +260,8 @@ pub(super) fn view(row: &Row<'_>) -> Result<AttemptView, Fault> {
         state: word(row, 4, ("attempts", "state"))?,
         dead_letter: row.get(5)?,
         created_at: time(row, 6)?,
+        due_at: maybe_time(row, 15)?,
+        expires_at: maybe_time(row, 16)?,
         admitted_at: maybe_time(row, 7)?,
         started_at: maybe_time(row, 8)?,
         finished_at: maybe_time(row, 9)?,

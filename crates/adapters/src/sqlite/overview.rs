@@ -123,7 +123,7 @@ const REQUESTED: &str = "
     -- requested
     select a.id, a.event_id, a.destination_id, a.try_number, a.state, a.dead_letter, a.created_at,
         a.admitted_at, a.started_at, a.finished_at, a.status, a.error, a.response_body, a.replay_id,
-        a.response_headers, e.content_type, coalesce(length(e.payload), a.payload_bytes),
+        a.response_headers, a.due_at, a.expires_at, e.content_type, coalesce(length(e.payload), a.payload_bytes),
         a.carried_by is not null or a.batch_size is not null, a.claimed_at
     from attempts a
     left join events e on e.id = a.event_id
@@ -303,10 +303,10 @@ impl Overview for SqliteStore {
             let found = first(tx, REQUESTED, (attempt.0, tenant.to_string()), |row| {
                 Ok(Requested {
                     attempt: view(row)?,
-                    content_type: row.get(15)?,
-                    payload_bytes: row.get(16)?,
-                    in_batch: row.get(17)?,
-                    claimed_at: maybe_time(row, 18)?,
+                    content_type: row.get(17)?,
+                    payload_bytes: row.get(18)?,
+                    in_batch: row.get(19)?,
+                    claimed_at: maybe_time(row, 20)?,
                 })
             })?;
             Ok(found.ok_or(CatalogError::NotFound("attempt"))?)
@@ -364,9 +364,9 @@ impl Overview for SqliteStore {
         before: Option<AttemptId>,
         limit: u32,
     ) -> Result<AttemptPage, CatalogError> {
-        let filter = filter.clone();
+        let (filter, now) = (filter.clone(), (self.clock)());
         Ok(self
-            .count(move |tx| found_attempts::page(tx, tenant, (&filter, before), limit))
+            .count(move |tx| found_attempts::page(tx, now, tenant, (&filter, before), limit))
             .await?)
     }
 }

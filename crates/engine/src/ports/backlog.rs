@@ -10,6 +10,7 @@ pub use domain::cancel::CancelFrom;
 use domain::ids::{AttemptId, DestinationId, EventId, ReplayId, TenantId};
 use domain::replay::{ReplaySource, ReplayState};
 use domain::retry::RetrySettings;
+use domain::search::SoughtStatus;
 use domain::time::Timestamp;
 
 use super::catalog::AttemptView;
@@ -302,6 +303,10 @@ pub struct ResentEvents {
     pub event_type: Option<String>,
     /// Those only of which no delivery to it has succeeded: what it has missed.
     pub only_missed: bool,
+    /// Those only of which an attempt there ended so.
+    pub state: Option<AttemptState>,
+    /// Those only of which an attempt there was answered so, the same attempt as above.
+    pub status: Option<SoughtStatus>,
 }
 
 /// A replay as it is.

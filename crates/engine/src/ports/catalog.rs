@@ -307,6 +307,12 @@ pub struct AttemptView {
     pub dead_letter: bool,
     /// When its event was accepted, or the try before it ended.
     pub created_at: Timestamp,
+    /// When it is due, where that is said: of a retry, of what is meant for later, of what
+    /// is urgent or whose permit came back. `None` for another first try, due at once.
+    pub due_at: Option<Timestamp>,
+    /// Not admitted from then on: the event's own end, or the destination's `max_age` after
+    /// it is due, whichever is earlier.
+    pub expires_at: Option<Timestamp>,
     /// When it got its (last) permit.
     pub admitted_at: Option<Timestamp>,
     /// When its request was sent; until that is known, the latest that it may have been.

@@ -8,6 +8,7 @@ use domain::explain::Measured;
 use domain::health::{LATELY, Lately};
 use domain::ids::{AttemptId, DestinationId, EventId, ReplayId, TenantId};
 use domain::redaction::{Redaction, Shown};
+use domain::search::SoughtStatus;
 use domain::time::Timestamp;
 
 use super::catalog::{AttemptView, Destination};
@@ -114,7 +115,8 @@ pub trait Overview: Send + Sync {
     /// `before`, of all its destinations or of one. Reads [`MAX_ATTEMPTS_EXAMINED`] of them,
     /// or five of each destination, at most: a page may hold fewer than `limit`, or none,
     /// and still have a `next`. Of more than [`MAX_PLACES`] destinations it reads nothing:
-    /// then one must be named.
+    /// then one must be named. Where the filter's text stands for one event, it reads that
+    /// event's attempts alone, for as long as the event is kept.
     async fn find_attempts(
         &self,
         tenant: TenantId,
@@ -398,6 +400,10 @@ pub struct AttemptFilter {
     pub event_type: Option<String>,
     /// In this state.
     pub state: Option<AttemptState>,
+    /// Answered so.
+    pub status: Option<SoughtStatus>,
+    /// What is known of its event, as [`domain::search::Sought`] takes it.
+    pub text: Option<String>,
     /// Created then or later.
     pub since: Option<Timestamp>,
     /// Created before.
@@ -444,6 +450,10 @@ pub struct FoundEvent {
     pub destinations: u32,
     /// One of them; `None` if there is none.
     pub destination: Option<DestinationId>,
+    /// When the first of those that wait is due, of those that wait for a time.
+    pub due_at: Option<Timestamp>,
+    /// When the first of those that wait is not sent any more.
+    pub expires_at: Option<Timestamp>,
     /// Where the newest of them stands; `None` if it has none.
     pub last: Option<AttemptState>,
 }

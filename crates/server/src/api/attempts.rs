@@ -1,18 +1,23 @@
-//! `/v1/attempts` and `/v1/destinations/{id}/attempts`, and what an attempt looks like.
+//! `/v1/attempts`, one of them, and `/v1/destinations/{id}/attempts`; and what an attempt
+//! looks like.
 
 use std::collections::BTreeMap;
 
 use axum::Json;
+use domain::access::Scope;
 use domain::attempt::AttemptState;
+use domain::ids::AttemptId;
 use domain::time::Timestamp;
 use engine::ports::{AttemptFilter, AttemptView};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
+use super::events::EventPayload;
 use super::parameters::{AttemptsPage, DestinationPath, FoundAttemptsPage, Page, PathId};
 use super::problem::Problem;
 use super::{Caller, text};
+use crate::service::sent::{Sees, Sent};
 
 /// One request for one event to one destination, made or to be made.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -33,6 +38,15 @@ pub struct Attempt {
     /// When its event was accepted, or the try before it ended.
     #[schema(format = DateTime)]
     pub created_at: String,
+    /// When it is due, where that is kept: of a retry, of an event with `deliver_at`, of what
+    /// is urgent or had a permit that ended unused. `null` for another first try, which is
+    /// due at once.
+    #[schema(format = DateTime)]
+    pub due_at: Option<String>,
+    /// It is not sent from then on: its event's `expires_at`, or what its destination's
+    /// `max_age` made of it when it was accepted, whichever is earlier. `null` for never.
+    #[schema(format = DateTime)]
+    pub expires_at: Option<String>,
     /// When it got its (last) permit.
     #[schema(format = DateTime)]
     pub admitted_at: Option<String>,
@@ -57,6 +71,74 @@ pub struct Attempt {
     pub replay_id: Option<Uuid>,
 }
 
+/// An attempt, and its request as it was sent.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+pub struct ShownAttempt {
+    /// The attempt, with what was answered.
+    pub attempt: Attempt,
+    /// Its request; `null` before it was sent.
+    pub request: Option<SentRequest>,
+}
+
+/// A request as it was sent, put together from what is kept: the address and the headers
+/// that the destination adds are today's.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+pub struct SentRequest {
+    /// Where it went; `null` once the destination is deleted.
+    pub url: Option<String>,
+    /// Its headers.
+    pub headers: Vec<SentHeader>,
+    /// A secret that has ended since may have signed beside those that the signature is of.
+    pub signature_is_part: bool,
+    /// It went out in one request with others; its payload was a part of the body.
+    pub in_batch: bool,
+    /// The size of its event's payload.
+    pub payload_bytes: u32,
+    /// What its event carries, for as long as that is kept and for keys with the scope
+    /// `read-payloads`; without what the catalogue of event types names.
+    pub payload: Option<EventPayload>,
+}
+
+/// A header of a request.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct SentHeader {
+    /// Its name, in lower case.
+    pub name: String,
+    /// What it said; `null` where that is not said.
+    pub value: Option<String>,
+    /// Why it is not: `hidden` where it may let somebody in, or how it was lost.
+    pub withheld: Option<String>,
+}
+
+impl From<Sent> for ShownAttempt {
+    fn from(sent: Sent) -> Self {
+        let was_sent = !sent.headers.is_empty();
+        let headers = sent.headers.into_iter().map(|header| {
+            let (value, withheld) = match header.value {
+                Ok(value) => (Some(value), None),
+                Err(why) => (None, Some(why.to_owned())),
+            };
+            SentHeader {
+                name: header.name,
+                value,
+                withheld,
+            }
+        });
+        let request = SentRequest {
+            url: sent.destination.map(|one| one.destination.url),
+            headers: headers.collect(),
+            signature_is_part: sent.is_part,
+            in_batch: sent.found.in_batch,
+            payload_bytes: sent.found.payload_bytes,
+            payload: sent.payload.map(EventPayload::of),
+        };
+        Self {
+            attempt: sent.found.attempt.into(),
+            request: was_sent.then_some(request),
+        }
+    }
+}
+
 /// A page of attempts.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Attempts {
@@ -79,6 +161,8 @@ impl From<AttemptView> for Attempt {
             state: attempt.state,
             dead_letter: attempt.dead_letter,
             created_at: text::time(attempt.created_at),
+            due_at: attempt.due_at.map(text::time),
+            expires_at: attempt.expires_at.map(text::time),
             admitted_at: attempt.admitted_at.map(text::time),
             started_at: attempt.started_at.map(text::time),
             finished_at: attempt.finished_at.map(text::time),
@@ -133,6 +217,8 @@ pub(super) async fn find(
         destination: page.destination_id,
         event_type: page.event_type,
         state: page.state,
+        status: text::parsed_status("status", page.status.as_deref())?,
+        text: page.text,
         since: text::parsed_time("since", page.since.as_deref())?,
         until: text::parsed_time("until", page.until.as_deref())?,
     };
@@ -147,4 +233,24 @@ pub(super) async fn find(
         attempts: found.attempts.into_iter().map(Attempt::from).collect(),
         next: found.next.map(|next| next.0),
     }))
+}
+
+/// Look at an attempt, and at its request as it was sent.
+#[utoipa::path(get, path = "/v1/attempts/{id}", operation_id = "show_attempt",
+    tag = "destinations", security(("key" = ["read"])),
+    params(("id" = i64, Path)), responses(
+    (status = 200, body = ShownAttempt),
+    (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn show(
+    caller: Caller,
+    PathId(id): PathId<i64>,
+) -> Result<Json<ShownAttempt>, Problem> {
+    let sees = match caller.needs(Scope::ReadPayloads) {
+        Ok(()) => Sees::Payload,
+        Err(_) => Sees::NoPayload,
+    };
+    let sent = caller
+        .run(move |service| async move { service.sent(AttemptId(id), sees).await })
+        .await?;
+    Ok(Json(sent.into()))
 }

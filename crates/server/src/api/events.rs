@@ -13,7 +13,7 @@ use domain::event::Timing;
 use domain::ids::DestinationId;
 use domain::redaction::Shown;
 use domain::trace::Incoming;
-use engine::ports::{EventFilter, EventSummary, FoundEvent};
+use engine::ports::{AttemptView, EventFilter, EventSummary, FoundEvent};
 use http::StatusCode;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
@@ -145,6 +145,14 @@ pub struct ListedEvent {
     pub destinations: u32,
     /// One of them; `null` if there is none.
     pub destination_id: Option<Uuid>,
+    /// When the first of its attempts that wait is due, of those that wait for a time: for
+    /// `deliver_at`, or for a retry. `null` where none does.
+    #[schema(format = DateTime)]
+    pub due_at: Option<String>,
+    /// When the first of its attempts that wait is not sent any more, by `expires_at` or the
+    /// `max_age` of its destination; `null` for never.
+    #[schema(format = DateTime)]
+    pub expires_at: Option<String>,
     /// Where the newest attempt stands; `null` if it has none.
     #[schema(schema_with = text::attempt_state_or_null)]
     pub last_state: Option<AttemptState>,
@@ -161,6 +169,8 @@ impl From<FoundEvent> for ListedEvent {
             attempts: event.attempts,
             destinations: event.destinations,
             destination_id: event.destination.map(|id| id.0),
+            due_at: event.due_at.map(text::time),
+            expires_at: event.expires_at.map(text::time),
             last_state: event.last,
         }
     }
@@ -201,7 +211,7 @@ pub enum HowMuch {
 }
 
 impl EventPayload {
-    fn of(payload: ShownPayload) -> Self {
+    pub(super) fn of(payload: ShownPayload) -> Self {
         let content_type = payload.content_type;
         let (shown, bytes) = match payload.shown {
             Shown::Whole(bytes) => (HowMuch::All, bytes),
@@ -255,6 +265,14 @@ pub struct Event {
     /// When it was accepted.
     #[schema(format = DateTime)]
     pub created_at: String,
+    /// When the first of its attempts that wait is due, of those that wait for a time: for
+    /// `deliver_at`, or for a retry. `null` where none does. Each attempt keeps its own.
+    #[schema(format = DateTime)]
+    pub due_at: Option<String>,
+    /// When the first of its attempts that wait is not sent any more, by `expires_at` or the
+    /// `max_age` of its destination; `null` for never. Each attempt keeps its own.
+    #[schema(format = DateTime)]
+    pub expires_at: Option<String>,
     /// The newest 1,000, in creation order.
     pub attempts: Vec<Attempt>,
 }
@@ -333,15 +351,21 @@ impl From<AcceptedEvent> for Accepted {
     }
 }
 
-fn event_view(event: EventSummary, attempts: Vec<Attempt>) -> Event {
+fn event_view(event: EventSummary, attempts: Vec<AttemptView>) -> Event {
+    let waits = || (attempts.iter()).filter(|one| one.state == AttemptState::Waiting);
     Event {
+        due_at: waits().filter_map(|one| one.due_at).min().map(text::time),
+        expires_at: waits()
+            .filter_map(|one| one.expires_at)
+            .min()
+            .map(text::time),
         id: event.id.0,
         event_type: event.event_type,
         content_type: event.content_type,
         payload_bytes: event.payload_bytes,
         urgent: event.urgent,
         created_at: text::time(event.created_at),
-        attempts,
+        attempts: attempts.into_iter().map(Attempt::from).collect(),
     }
 }
 
@@ -471,6 +495,5 @@ pub(super) async fn show(caller: Caller, PathId(id): EventPath) -> Result<Json<E
     let (event, attempts) = caller
         .run(|service| async move { service.event(id).await })
         .await?;
-    let attempts = attempts.into_iter().map(Attempt::from).collect();
     Ok(Json(event_view(event, attempts)))
 }

@@ -278,6 +278,12 @@ pub struct FoundAttemptsPage {
     /// In this state.
     #[param(schema_with = text::attempt_state)]
     pub state: Option<AttemptState>,
+    /// Answered with this HTTP status, or with one of a class: `500`, `5xx`.
+    #[param(pattern = "^[1-9]([0-9]{2}|xx)$")]
+    pub status: Option<String>,
+    /// A part of its event's id, or the whole idempotency key that stands for that.
+    #[param(min_length = 1, max_length = 255)]
+    pub text: Option<String>,
     /// Created then or later.
     #[param(format = DateTime)]
     pub since: Option<String>,

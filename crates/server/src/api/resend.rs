@@ -2,6 +2,7 @@
 //! again, whatever became of them.
 
 use axum::Json;
+use domain::attempt::AttemptState;
 use domain::ids::DestinationId;
 use engine::ports::ResentEvents;
 use http::StatusCode;
@@ -40,6 +41,15 @@ pub struct ResendEvents {
     /// Of this type.
     #[serde(default, rename = "type")]
     pub event_type: Option<String>,
+    /// Those only of which an attempt there was answered with this HTTP status, or with one of
+    /// a class: `500`, `5xx`.
+    #[serde(default)]
+    #[schema(pattern = "^[1-9]([0-9]{2}|xx)$")]
+    pub status: Option<String>,
+    /// Those only of which an attempt there ended so; with `status` the same attempt.
+    #[serde(default)]
+    #[schema(schema_with = text::final_state_or_null)]
+    pub state: Option<AttemptState>,
     /// Those only of which no delivery to it has succeeded.
     #[serde(default = "yes")]
     #[schema(default = true)]
@@ -95,6 +105,8 @@ pub(super) async fn events(
         until: text::parsed_time("until", body.until.as_deref())?,
         event_type: body.event_type,
         only_missed: body.only_failed,
+        state: body.state,
+        status: text::parsed_status("status", body.status.as_deref())?,
     };
     let share = body.share;
     let begun = caller

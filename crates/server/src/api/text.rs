@@ -8,6 +8,7 @@ use domain::destination::DestinationState;
 use domain::handshake::Handshake;
 use domain::limit::{Count, Shape};
 use domain::replay::{ReplaySource, ReplayState};
+use domain::search::{InvalidStatus, SoughtStatus};
 use domain::signature::SecretKind;
 use domain::time::Timestamp;
 use serde_json::Value;
@@ -38,6 +39,15 @@ pub(super) fn parsed_time(
             Err(ServiceError::invalid(field, problem))
         }
     }
+}
+
+/// A status, or a class of them, that was sent, if one was.
+pub(super) fn parsed_status(
+    field: &str,
+    text: Option<&str>,
+) -> Result<Option<SoughtStatus>, ServiceError> {
+    let parsed = text.map(str::parse).transpose();
+    parsed.map_err(|problem: InvalidStatus| ServiceError::invalid(field, problem.to_string()))
 }
 
 /// A replay's state.
@@ -98,6 +108,19 @@ pub fn attempt_state() -> Object {
 /// An attempt's state, if there is an attempt.
 pub fn attempt_state_or_null() -> Object {
     or_null(attempt_state())
+}
+
+/// The state of an attempt that is over, or none.
+pub fn final_state_or_null() -> Object {
+    let over = [
+        AttemptState::Succeeded,
+        AttemptState::Failed,
+        AttemptState::Unknown,
+        AttemptState::NotSent,
+        AttemptState::Cancelled,
+        AttemptState::Expired,
+    ];
+    or_null(words(over.map(AttemptState::as_str)))
 }
 
 /// A key's scopes.

@@ -2,15 +2,18 @@
 
 use std::process::ExitCode;
 
+use anyhow::Context;
 use clap::{Args, Subcommand};
 use domain::attempt::AttemptState;
+use domain::search::SoughtStatus;
 use serde_json::json;
 use url::form_urlencoded;
 
 use super::destination::Connection;
 use super::named::Named;
 use super::sure::Sure;
-use crate::api::attempts::{Attempt, Attempts};
+use crate::api::attempts::{Attempt, Attempts, SentRequest, ShownAttempt};
+use crate::api::events::NOT_SHOWN;
 use crate::client::Client;
 use crate::output::{self, Format};
 
@@ -23,6 +26,13 @@ pub enum Command {
         /// How many at most.
         #[arg(long, value_name = "N", default_value_t = 100)]
         limit: usize,
+        #[command(flatten)]
+        connection: Connection,
+    },
+    /// Show one attempt: its request as it was sent, and what was answered.
+    Show {
+        /// Its id.
+        id: i64,
         #[command(flatten)]
         connection: Connection,
     },
@@ -48,6 +58,12 @@ pub struct Filter {
     /// In this state, such as failed or waiting.
     #[arg(long, value_name = "STATE")]
     pub state: Option<AttemptState>,
+    /// Answered with this HTTP status, or with one of a class: 500, 5xx.
+    #[arg(long, value_name = "STATUS")]
+    pub status: Option<SoughtStatus>,
+    /// A part of the event's id, or its whole idempotency key.
+    #[arg(long, value_name = "TEXT")]
+    pub text: Option<String>,
     /// Created then or later, such as 2026-01-31T12:00:00Z.
     #[arg(long, value_name = "TIME")]
     pub since: Option<String>,
@@ -67,6 +83,8 @@ impl Filter {
             ("destination_id", destination),
             ("type", self.event_type.clone()),
             ("state", self.state.map(|state| state.as_str().to_owned())),
+            ("status", self.status.map(|status| status.to_string())),
+            ("text", self.text.clone()),
             ("since", self.since.clone()),
             ("until", self.until.clone()),
         ];
@@ -94,6 +112,14 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
             match connection.output {
                 Format::Json => output::json(&json!({ "attempts": found }))?,
                 Format::Table => print(&found)?,
+            }
+        }
+        Command::Show { id, connection } => {
+            let client = Client::new(&connection.client)?;
+            let shown: ShownAttempt = client.get(&format!("/v1/attempts/{id}")).await?;
+            match connection.output {
+                Format::Json => output::json(&shown)?,
+                Format::Table => print_one(&shown)?,
             }
         }
         Command::Cancel {
@@ -177,4 +203,48 @@ pub(super) fn print(attempts: &[Attempt]) -> anyhow::Result<()> {
         "ERROR",
     ];
     output::line(&output::table(&header, rows).to_string())
+}
+
+/// An attempt, and its request beside its answer.
+fn print_one(shown: &ShownAttempt) -> anyhow::Result<()> {
+    let attempt = &shown.attempt;
+    output::line(&format!("event {}", attempt.event_id))?;
+    print(std::slice::from_ref(attempt))?;
+    match &shown.request {
+        None => output::line("\nIt has not been sent.")?,
+        Some(request) => print_request(request)?,
+    }
+    for (name, value) in attempt.response_headers.iter().flatten() {
+        output::line(&format!("< {name}: {value}"))?;
+    }
+    match &attempt.response_body {
+        Some(body) => output::line(&format!("\n{body}")),
+        None => Ok(()),
+    }
+}
+
+/// As it was sent, so far as that is known.
+fn print_request(request: &SentRequest) -> anyhow::Result<()> {
+    let url = request.url.as_deref().unwrap_or("(a deleted destination)");
+    output::line(&format!("\n> POST {url}"))?;
+    for header in &request.headers {
+        let value = match (&header.value, &header.withheld) {
+            (Some(value), _) => value.clone(),
+            (None, Some(why)) => format!("({why})"),
+            (None, None) => String::new(),
+        };
+        output::line(&format!("> {}: {value}", header.name))?;
+    }
+    output::line("")?;
+    match &request.payload {
+        Some(payload) => match payload.bytes().context("read the payload")? {
+            Some(bytes) => output::line(&String::from_utf8_lossy(&bytes))?,
+            None => output::line(&format!("({NOT_SHOWN})"))?,
+        },
+        None => {
+            let bytes = output::grouped(u64::from(request.payload_bytes));
+            output::line(&format!("({bytes} bytes, which are not shown)"))?;
+        }
+    }
+    output::line("")
 }

@@ -23,6 +23,7 @@ mod secret;
 pub(super) mod settings;
 mod smart;
 mod statistics;
+mod trial;
 
 use settings::Settings;
 
@@ -81,6 +82,9 @@ pub enum Command {
     /// What signs its requests.
     #[command(subcommand)]
     Secret(secret::Command),
+    /// Send it an event to try it, within its limits, and print what came of that. Ends
+    /// with 1 unless it was delivered in time.
+    Test(trial::Trial),
     /// Let it go on, whatever holds it: a pause, a hold, its breaker, or that it was disabled.
     Resume {
         /// Its id or its name.
@@ -205,6 +209,7 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
             connection,
         } => delete(&id, sure, &connection).await?,
         Command::Secret(command) => return secret::run(command).await,
+        Command::Test(args) => return trial::run(args).await,
         Command::Pause { id, connection } => change(&id, state("paused"), &connection).await?,
         Command::Resume { id, connection } => resume(&id, &connection).await?,
         Command::Health { id, connection } => show_health(&id, &connection).await?,

@@ -268,6 +268,12 @@ fn print(event: &Event) -> anyhow::Result<()> {
         event.content_type,
         event.created_at,
     ))?;
+    if let Some(due_at) = &event.due_at {
+        output::line(&format!("what waits is due from {due_at} on"))?;
+    }
+    if let Some(expires_at) = &event.expires_at {
+        output::line(&format!("what waits is not sent from {expires_at} on"))?;
+    }
     attempt::print(&event.attempts)
 }
 

@@ -1,6 +1,8 @@
 //! `paceline event resend` and `paceline destination resend`.
 
 use clap::Args;
+use domain::attempt::AttemptState;
+use domain::search::SoughtStatus;
 use http::Method;
 use serde_json::json;
 use uuid::Uuid;
@@ -44,6 +46,12 @@ pub struct ToDestination {
     /// Of this type.
     #[arg(long = "type", value_name = "TYPE")]
     pub event_type: Option<String>,
+    /// An attempt there was answered with this HTTP status, or with one of a class: 500, 5xx.
+    #[arg(long, value_name = "STATUS")]
+    pub status: Option<SoughtStatus>,
+    /// An attempt there ended so, such as failed or expired.
+    #[arg(long, value_name = "STATE")]
+    pub state: Option<AttemptState>,
     /// Those too that it has got.
     #[arg(long)]
     pub delivered_too: bool,
@@ -90,8 +98,12 @@ pub(super) async fn destination(args: ToDestination) -> anyhow::Result<()> {
             true => "all that was for it, what it has got included",
             false => "what it has not got",
         };
+        let so = match (args.status, args.state) {
+            (None, None) => "",
+            _ => ", as far as an attempt there ended as asked",
+        };
         Ok(format!(
-            "Sends to the destination {id} again {which}, since {since}."
+            "Sends to the destination {id} again {which}, since {since}{so}."
         ))
     };
     args.sure.ask(what).await?;
@@ -100,6 +112,8 @@ pub(super) async fn destination(args: ToDestination) -> anyhow::Result<()> {
         "since": args.since,
         "until": args.until,
         "type": args.event_type,
+        "status": args.status.map(|status| status.to_string()),
+        "state": args.state,
         "only_failed": !args.delivered_too,
         "share": args.share,
     });

@@ -39,7 +39,6 @@ const SLOW_CHART_EVERY: u32 = 10;
 
 /// Attempts that are shown at once, and entries of history.
 const ATTEMPTS: u32 = 20;
-const PAGE: u32 = 100;
 const HISTORY: u32 = 10;
 
 #[derive(askama::Template)]
@@ -98,6 +97,9 @@ pub(super) struct Line {
     pub(super) tone: &'static str,
     pub(super) at: String,
     pub(super) iso: String,
+    /// Of one that waits: until when, and from when on it is not sent.
+    pub(super) due: Option<String>,
+    pub(super) expires: Option<String>,
     pub(super) status: String,
     pub(super) latency: String,
     pub(super) error: String,
@@ -109,6 +111,8 @@ impl From<AttemptView> for Line {
         use domain::attempt::AttemptState as State;
         let took = attempt.started_at.zip(attempt.finished_at);
         let at = attempt.started_at.unwrap_or(attempt.created_at);
+        let waits = attempt.state == State::Waiting;
+        let of_what_waits = |time: Option<Timestamp>| time.filter(|_| waits).map(words::time);
         Self {
             id: attempt.id,
             event: attempt.event.to_string(),
@@ -126,6 +130,8 @@ impl From<AttemptView> for Line {
             },
             at: words::clock(at),
             iso: words::iso(at),
+            due: of_what_waits(attempt.due_at),
+            expires: of_what_waits(attempt.expires_at),
             status: attempt
                 .status
                 .map_or(NONE.to_owned(), |status| status.to_string()),
@@ -371,43 +377,4 @@ async fn said(
         said.latency = Some(latency.svg);
     }
     Ok(said)
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct Before {
-    before: String,
-}
-
-#[derive(askama::Template)]
-#[template(path = "attempts.html")]
-struct AttemptsPage {
-    frame: Frame,
-    id: DestinationId,
-    name: String,
-    attempts: Vec<Line>,
-    next: Option<AttemptId>,
-}
-
-pub(super) async fn attempts(
-    State(pages): Asked,
-    visitor: Visitor,
-    Path(id): Path<String>,
-    Query(query): Query<Before>,
-) -> Result<Html<String>, Refused> {
-    let (service, id) = (pages.service(visitor.tenant()), parsed(&id)?);
-    let before = query.before.parse().ok().map(AttemptId);
-    let destination = service.destination(id).await?.destination;
-    let found = service.attempts(id, before, PAGE).await?;
-    let next = found
-        .last()
-        .filter(|_| found.len() >= PAGE as usize)
-        .map(|last| last.id);
-    rendered(&AttemptsPage {
-        frame: Frame::of(&pages, &visitor, ("Attempts", "/dashboard")).await?,
-        id,
-        name: destination.name,
-        attempts: found.into_iter().map(Line::from).collect(),
-        next,
-    })
 }

@@ -3,25 +3,19 @@
 //! What its owner typed stands in the form again if something of it was wrong, but for
 //! values of headers, certificates, keys and secrets, which are never shown.
 
-use std::time::Duration;
-
 use axum::extract::{Path, State};
 use axum::response::{Html, IntoResponse, Redirect, Response};
-use bytes::Bytes;
 use domain::access::Scope;
 use domain::credentials::{ClientAuth, UnknownClientAuth};
 use domain::destination::DestinationState;
-use domain::event::Timing;
 use domain::event_types::ListedEventType;
 use domain::handshake::Handshake;
-use domain::ids::{DestinationId, EventId};
+use domain::ids::DestinationId;
 use domain::limit_group::{GroupName, InvalidGroupName, MAX_GROUPS};
 use domain::policy::LimitSettings;
-use domain::trace::Incoming;
 use engine::ports::Destination;
 use http::StatusCode;
-use serde_json::{Value, json};
-use tokio::time::sleep;
+use serde_json::Value;
 use zeroize::Zeroizing;
 
 use super::destination::{Beside, done, page, parsed};
@@ -34,19 +28,10 @@ use super::{Asked, Pages};
 use crate::hidden::Hidden;
 use crate::service::credentials::{CertificateDraft, ClientDraft};
 use crate::service::secrets::{MadeSecret, SecretDraft};
-use crate::service::{
-    Described, DestinationDraft, DestinationEdit, EventDraft, LimitsChange, Service, ServiceError,
-};
+use crate::service::trial::LONGEST_TRIAL;
+use crate::service::{Described, DestinationDraft, DestinationEdit, LimitsChange, Service};
 
 const PART: &str = "/dashboard";
-
-/// The type of an event that is sent to try a destination.
-const TRIAL: &str = "paceline.test";
-
-/// How often it is looked for the answer to such an event, and how many times: its page
-/// is shown then, whatever it says.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
-const LOOKS: u32 = 50;
 
 #[derive(askama::Template)]
 #[template(path = "edit.html")]
@@ -459,8 +444,8 @@ pub(super) async fn delete(
     Ok(Redirect::to("/dashboard").into_response())
 }
 
-/// Sends an event to try it, as any other and within its limits, and shows what came of
-/// it: a small one, or the catalogue's example of a type.
+/// Sends an event to try it, and shows what came of it: a small one, or the catalogue's
+/// example of a type.
 pub(super) async fn trial(
     State(pages): Asked,
     Path(id): Path<String>,
@@ -469,44 +454,9 @@ pub(super) async fn trial(
     }: Posted,
 ) -> Result<Redirect, Refused> {
     visitor.needs(Scope::Manage)?;
-    let id = parsed(&id)?;
     let service = pages.service(visitor.tenant());
-    service.destination(id).await?;
-    let (event_type, payload) = match fields.get("type") {
-        Some(name) => {
-            let example = service.event_type(name).await?.example;
-            let none = || Refused::invalid("The catalogue has no example of this type.");
-            (name, example.ok_or_else(none)?)
-        }
-        None => {
-            let payload = json!({"test": true, "destination_id": id});
-            (TRIAL, payload.to_string())
-        }
-    };
-    let draft = EventDraft {
-        destination: Some(id),
-        event_type: Some(event_type.to_owned()),
-        strict: false,
-        content_type: None,
-        payload: Bytes::from(payload),
-        payload_field: "payload",
-        idempotency_key: None,
-        trace: Incoming::Absent,
-        timing: Timing::default(),
-    };
-    let event = service.accept_event(draft).await?.id;
-    until_answered(&service, event).await?;
+    // Its page is shown then, whatever it says.
+    let tried = service.try_destination(parsed(&id)?, fields.get("type"), LONGEST_TRIAL);
+    let event = tried.await?.event;
     Ok(Redirect::to(&format!("/dashboard/events/{event}")))
-}
-
-/// Whoever sends one to a receiver that answers wants to see the answer.
-async fn until_answered(service: &Service, event: EventId) -> Result<(), ServiceError> {
-    for _ in 0..LOOKS {
-        let (_, attempts) = service.event(event).await?;
-        if attempts.iter().any(|attempt| attempt.state.is_final()) {
-            break;
-        }
-        sleep(LOOK_EVERY).await;
-    }
-    Ok(())
 }

@@ -1,21 +1,22 @@
-//! Events: found by id, type and state, and one with its attempts.
+//! Events: found by what is known of them, and one with its attempts.
 
 use axum::extract::{Path, Query, State};
 use axum::response::{Html, IntoResponse, Redirect, Response};
 use domain::access::Scope;
 use domain::attempt::AttemptState;
-use domain::ids::{DestinationId, EventId};
+use domain::ids::{DestinationId, EventId, TenantId};
 use domain::redaction::Shown;
-use engine::ports::{AttemptView, EventFilter, FoundEvent};
+use engine::ports::{AttemptView, EventFilter, EventPage, FoundEvent};
+use http::StatusCode;
 use serde::Deserialize;
 
-use super::Asked;
 use super::destination::Line;
 use super::frame::{Frame, rendered};
 use super::names::Names;
 use super::refused::Refused;
 use super::visitor::Visitor;
 use super::words::{self, NONE};
+use super::{Asked, Pages, searched};
 use crate::service::{Service, ServiceError};
 
 const PART: &str = "/dashboard/events";
@@ -26,10 +27,56 @@ const LINES: u32 = 50;
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Wanted {
-    id: String,
+    text: String,
     r#type: String,
     state: String,
+    destination: String,
+    since: String,
+    until: String,
     before: String,
+}
+
+impl Wanted {
+    async fn filter(&self, pages: &Pages, tenant: TenantId) -> Result<EventFilter, Refused> {
+        let owned = |typed| searched::text(typed).map(str::to_owned);
+        Ok(EventFilter {
+            event_type: owned(&self.r#type),
+            state: self.state.parse().ok(),
+            since: searched::time("since", &self.since)?,
+            until: searched::time("until", &self.until)?,
+            text: owned(&self.text),
+            destination: searched::destination(pages, tenant, &self.destination).await?,
+        })
+    }
+
+    fn query(&self, before: EventId) -> String {
+        let typed: [(&str, &str); 6] = [
+            ("text", &self.text),
+            ("type", &self.r#type),
+            ("state", &self.state),
+            ("destination", &self.destination),
+            ("since", &self.since),
+            ("until", &self.until),
+        ];
+        searched::query(&typed, &before.to_string())
+    }
+
+    /// The whole id of one event is all that was typed.
+    fn is_one(&self, found: &[FoundEvent]) -> Option<EventId> {
+        let others = [
+            &self.r#type,
+            &self.state,
+            &self.destination,
+            &self.since,
+            &self.until,
+        ];
+        let alone = others.iter().all(|typed| searched::text(typed).is_none());
+        let id: EventId = self.text.trim().parse().ok()?;
+        match found {
+            [one] if alone && one.id == id => Some(id),
+            _ => None,
+        }
+    }
 }
 
 struct Found {
@@ -93,56 +140,69 @@ struct Page {
     /// What the last column says.
     stand: &'static str,
     events: Vec<Found>,
+    /// What is wrong with the form.
+    problem: Option<String>,
     next: Option<String>,
 }
 
 pub(super) async fn list(
     State(pages): Asked,
     visitor: Visitor,
-    Query(wanted): Query<Wanted>,
+    Query(mut wanted): Query<Wanted>,
 ) -> Result<Response, Refused> {
-    let id = wanted.id.trim();
-    if !id.is_empty() {
-        let id: EventId = id.parse().map_err(|_bad| Refused::not_found("event"))?;
+    let (found, problem) = match found(&pages, &visitor, &wanted).await {
+        Ok(found) => (found, None),
+        Err(refused) => (EventPage::default(), Some(refused.said()?)),
+    };
+    if let Some(id) = wanted.is_one(&found.events) {
         return Ok(Redirect::to(&format!("/dashboard/events/{id}")).into_response());
     }
-    let wanted_type = wanted.r#type.trim();
-    let filter = EventFilter {
-        event_type: (!wanted_type.is_empty()).then(|| wanted_type.to_owned()),
-        state: wanted.state.parse().ok(),
-        ..EventFilter::default()
-    };
-    let before = wanted.before.parse().ok();
-    let service = pages.service(visitor.tenant());
-    let page = service.find_events(&filter, before, LINES).await?;
-    let next = page.next.map(|next| {
-        let mut query = url::form_urlencoded::Serializer::new(String::new());
-        query
-            .append_pair("type", wanted_type)
-            .append_pair("state", &wanted.state);
-        query.append_pair("before", &next.to_string()).finish()
-    });
-    let of = page.events.iter().filter_map(|event| event.destination);
+    let next = found.next.map(|next| wanted.query(next));
+    wanted.since = searched::field_of_time(&wanted.since);
+    wanted.until = searched::field_of_time(&wanted.until);
+    let of = found.events.iter().filter_map(|event| event.destination);
     let names = Names::of(&pages, of).await?;
+    let status = match problem {
+        Some(_) => StatusCode::UNPROCESSABLE_ENTITY,
+        None => StatusCode::OK,
+    };
+    let state = wanted.state.parse().ok();
     let page = Page {
         frame: Frame::of(&pages, &visitor, ("Events", PART)).await?,
         wanted,
         states: AttemptState::ALL.map(AttemptState::as_str).to_vec(),
-        stand: match filter.state {
+        stand: match state {
             Some(_) => "Attempts in this state",
             None => "Last attempt",
         },
-        events: (page.events.into_iter())
-            .map(|event| Found::of(event, filter.state, &names))
+        events: (found.events.into_iter())
+            .map(|event| Found::of(event, state, &names))
             .collect(),
+        problem,
         next,
     };
-    Ok(rendered(&page)?.into_response())
+    Ok((status, rendered(&page)?).into_response())
+}
+
+/// The first page that has some, of a few.
+async fn found(pages: &Pages, visitor: &Visitor, wanted: &Wanted) -> Result<EventPage, Refused> {
+    let filter = wanted.filter(pages, visitor.tenant()).await?;
+    let service = pages.service(visitor.tenant());
+    let mut before = wanted.before.parse().ok();
+    let mut page = EventPage::default();
+    for _round in 0..searched::ROUNDS {
+        page = service.find_events(&filter, before, LINES).await?;
+        before = page.next;
+        if before.is_none() || !page.events.is_empty() {
+            break;
+        }
+    }
+    Ok(page)
 }
 
 #[derive(askama::Template)]
 #[template(path = "event.html")]
-struct EventPage {
+struct OnePage {
     frame: Frame,
     id: EventId,
     event_type: String,
@@ -160,7 +220,7 @@ struct EventPage {
 
 /// What an event carries, as text, if its visitor may see it and it is still kept; and what
 /// is said of it.
-pub(super) async fn payload(
+async fn payload(
     service: &Service,
     visitor: &Visitor,
     id: EventId,
@@ -187,7 +247,7 @@ pub(super) async fn show(
     let (payload, about_payload) = payload(&service, &visitor, id).await?;
     let names = Names::of(&pages, attempts.iter().map(|one| one.destination)).await?;
     let named = |attempt: AttemptView| (names.name(attempt.destination), Line::from(attempt));
-    rendered(&EventPage {
+    rendered(&OnePage {
         frame: Frame::of(&pages, &visitor, ("Event", PART)).await?,
         id,
         event_type: event.event_type.unwrap_or(NONE.to_owned()),
@@ -202,7 +262,7 @@ pub(super) async fn show(
 }
 
 /// A payload in words, and what is said beside it.
-fn shown(payload: Shown) -> (Option<String>, &'static str) {
+pub(super) fn shown(payload: Shown) -> (Option<String>, &'static str) {
     match payload {
         Shown::Whole(bytes) => (Some(words::payload(&bytes)), ""),
         Shown::Redacted(bytes) => {

@@ -108,6 +108,8 @@ pub(super) async fn missed(
         since: now - Duration::from_secs(u64::from(hours) * 3_600),
         until: None,
         event_type: None,
+        state: None,
+        status: None,
         only_missed: true,
     };
     let replay = service.resend_events(id, which, None).await?;

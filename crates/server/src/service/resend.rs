@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use domain::attempt::AttemptState;
 use domain::ids::{DestinationId, EventId};
 use engine::ports::{Replay, ResentEvents, Which};
 
@@ -62,6 +63,17 @@ impl Service {
         let share = checked_share(share)?;
         rules::wanted_type(which.event_type.as_deref())?;
         rules::span(Some(which.since), which.until)?;
+        match which.state {
+            Some(state) if !state.is_final() => {
+                let problem = "must be of an attempt that is over: what waits is left alone";
+                return Err(ServiceError::invalid("state", problem));
+            }
+            Some(AttemptState::Succeeded) if which.only_missed => {
+                let problem = "finds nothing of what has not succeeded: send only_failed = false";
+                return Err(ServiceError::invalid("state", problem));
+            }
+            _ => {}
+        }
         self.create_replay(Which::Events(to, which), share).await
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use domain::ids::{DestinationId, SecretId};
-use domain::signature::{SecretKind, SigningSecret};
+use domain::signature::{HeaderPrefix, SecretKind, SigningSecret};
 use engine::ports::{NewSecret, Secret, SecretStore, Vault};
 use engine::sealing::seal_secret;
 use zeroize::Zeroizing;
@@ -26,6 +26,8 @@ pub struct Signing {
     pub secrets: Arc<dyn SecretStore>,
     /// What seals them.
     pub vault: Arc<dyn Vault>,
+    /// What the headers of a signature begin with.
+    pub prefix: HeaderPrefix,
 }
 
 /// A secret that somebody wants.

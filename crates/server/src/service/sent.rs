@@ -1,18 +1,58 @@
-//! What a request was signed with: not kept, and put together again from what is, by the
-//! function that signs.
+//! A request as it was sent.
+//!
+//! Requests are not kept. What is ours in them follows from what is: so it is put together
+//! by the function that sends it, and signed by the one that signs. What the destination
+//! adds may be a password, and is named only. What the event carries is read where it is
+//! kept, for those who may.
 
 use std::time::Duration;
 
-use domain::ids::SecretId;
+use adapters::http::{OwnHeaders, SignatureNames};
+use domain::ids::{AttemptId, SecretId};
+use domain::signature::HeaderPrefix;
 use domain::time::Timestamp;
 use engine::ports::{CatalogError, Requested, SealedKind, Secret};
 use engine::sealing;
+use http::header;
 
 use super::secrets::MAX_OVERLAP;
-use super::{Service, ServiceError};
+use super::{Described, Service, ServiceError, ShownPayload};
 
 /// A destination's first secret is stored with it, in one transaction.
 const TOGETHER: Duration = Duration::from_secs(1);
+
+/// How much of a request somebody may see.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sees {
+    /// All but what it carried and what that was signed with.
+    NoPayload,
+    /// That too, without what the catalogue hides.
+    Payload,
+}
+
+/// An attempt, and its request as it was sent.
+#[derive(Debug)]
+pub struct Sent {
+    /// The attempt, and what is kept of its request.
+    pub found: Requested,
+    /// Where it went, as that is now; `None` once it is deleted.
+    pub destination: Option<Described>,
+    /// Its headers; none before it was sent.
+    pub headers: Vec<SentHeader>,
+    /// A secret that has ended since may have signed as well.
+    pub is_part: bool,
+    /// What its event carries, for as long as that is kept and for who may see it.
+    pub payload: Option<ShownPayload>,
+}
+
+/// A header of a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SentHeader {
+    /// Its name.
+    pub name: String,
+    /// What it said, or why that is not said here.
+    pub value: Result<String, &'static str>,
+}
 
 /// The value of a signature's header.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,8 +91,40 @@ impl Then {
 }
 
 impl Service {
+    /// One attempt of the tenant's, and its request as it was sent.
+    pub async fn sent(&self, id: AttemptId, sees: Sees) -> Result<Sent, ServiceError> {
+        let found = self.reading.overview.requested(self.tenant, id).await?;
+        let destination = match self.destination(found.attempt.destination).await {
+            Ok(described) => Some(described),
+            // It is deleted; the ledger stays.
+            Err(ServiceError::NotFound(_)) => None,
+            Err(error) => return Err(error),
+        };
+        let (mut payload, mut signature) = (None, SentSignature::Unknown("hidden"));
+        if sees == Sees::Payload && found.attempt.started_at.is_some() {
+            payload = match self.payload(found.attempt.event).await {
+                Ok(payload) => Some(payload),
+                // Its time has come.
+                Err(ServiceError::NotFound(_)) => None,
+                Err(error) => return Err(error),
+            };
+            signature = self.sent_signature(&found).await?;
+        }
+        Ok(Sent {
+            headers: headers(
+                &found,
+                destination.as_ref(),
+                (self.signing.prefix, &signature),
+            ),
+            is_part: matches!(signature, SentSignature::Part(_)),
+            found,
+            destination,
+            payload,
+        })
+    }
+
     /// What a request was signed with. For whoever may read payloads: it is of one.
-    pub async fn sent_signature(&self, of: &Requested) -> Result<SentSignature, ServiceError> {
+    async fn sent_signature(&self, of: &Requested) -> Result<SentSignature, ServiceError> {
         let unknown = |why| Ok(SentSignature::Unknown(why));
         let Some(at) = of.claimed_at else {
             return unknown("it has not been sent");
@@ -93,9 +165,70 @@ impl Service {
     }
 }
 
+/// None before it started.
+fn headers(
+    found: &Requested,
+    described: Option<&Described>,
+    (prefix, signature): (HeaderPrefix, &SentSignature),
+) -> Vec<SentHeader> {
+    let Some(claimed_at) = found.claimed_at else {
+        return Vec::new();
+    };
+    let event = found.attempt.event.to_string();
+    let names = SignatureNames::of(prefix);
+    let ours = OwnHeaders {
+        prefix,
+        id: &event,
+        content_type: found.content_type.as_deref().unwrap_or_default(),
+        content_length: found.payload_bytes as usize,
+        sent_at_seconds: claimed_at.as_micros().div_euclid(1_000_000),
+        try_number: found.attempt.try_number,
+    };
+    let mut shown: Vec<SentHeader> = ours
+        .values()
+        .into_iter()
+        .flatten()
+        .map(|(name, value)| {
+            let text = value.to_str().unwrap_or_default();
+            let of_batch = [&header::CONTENT_TYPE, &header::CONTENT_LENGTH, &names.id];
+            // Those are of all the events in its request.
+            let is_unknown = found.in_batch && of_batch.contains(&&name);
+            let kept = Some(text).filter(|text| !is_unknown && !text.is_empty());
+            SentHeader {
+                name: name.to_string(),
+                value: kept.map(str::to_owned).ok_or("not kept"),
+            }
+        })
+        .collect();
+    shown.push(SentHeader {
+        name: names.signature.to_string(),
+        value: match signature {
+            SentSignature::Whole(value) | SentSignature::Part(value) => Ok(value.clone()),
+            SentSignature::Unknown(why) => Err(why),
+        },
+    });
+    let added = described.map(|one| &one.shown);
+    let names = added.into_iter().flat_map(|one| &one.header_names);
+    shown.extend(names.map(|name| SentHeader {
+        name: name.clone(),
+        value: Err("hidden"),
+    }));
+    if added.is_some_and(|one| one.oauth2.is_some()) {
+        shown.push(SentHeader {
+            name: header::AUTHORIZATION.to_string(),
+            value: Err("not kept"),
+        });
+    }
+    shown
+}
+
 #[cfg(test)]
 mod tests {
+    use domain::attempt::AttemptState;
+    use domain::ids::{DestinationId, EventId};
+    use domain::response_headers::ResponseHeaders;
     use domain::signature::SecretKind;
+    use engine::ports::AttemptView;
     use uuid::Uuid;
 
     use super::*;
@@ -138,5 +271,68 @@ mod tests {
         );
         assert_eq!(then(&left, rotated + DAY), (vec![2], false));
         assert_eq!(then(&left, rotated + MAX_OVERLAP), (vec![2], true));
+    }
+
+    fn requested(started_at: Option<i64>, in_batch: bool) -> Requested {
+        Requested {
+            attempt: AttemptView {
+                id: AttemptId(7),
+                event: EventId(Uuid::from_u128(1)),
+                destination: DestinationId(Uuid::from_u128(2)),
+                try_number: 3,
+                state: AttemptState::Succeeded,
+                dead_letter: false,
+                created_at: Timestamp::from_millis(0),
+                due_at: None,
+                expires_at: None,
+                admitted_at: None,
+                started_at: started_at.map(Timestamp::from_millis),
+                finished_at: None,
+                status: Some(200),
+                error: None,
+                response_body: None,
+                response_headers: ResponseHeaders::default(),
+                replay: None,
+            },
+            claimed_at: started_at.map(Timestamp::from_millis),
+            content_type: Some("application/json".to_owned()),
+            payload_bytes: 12,
+            in_batch,
+        }
+    }
+
+    #[test]
+    fn a_request_is_shown_as_it_was_sent_and_its_secrets_are_not() {
+        let signature = SentSignature::Whole("v1,abc".to_owned());
+        for prefix in HeaderPrefix::ALL {
+            let of = (prefix, &signature);
+            let shown = headers(&requested(Some(1_999), false), None, of);
+            let value = |name: &str| {
+                let found = shown.iter().find(|one| one.name == name);
+                found.and_then(|one| one.value.as_deref().ok())
+            };
+            let signed = |name: &str| value(&format!("{prefix}{name}"));
+            assert_eq!(signed("id"), Some("00000000-0000-0000-0000-000000000001"));
+            assert_eq!(signed("timestamp"), Some("1"));
+            assert_eq!(signed("signature"), Some("v1,abc"));
+            assert_eq!(value("paceline-try"), Some("3"));
+            assert_eq!(value("content-length"), Some("12"));
+            let begins = shown
+                .iter()
+                .filter(|one| one.name.starts_with(prefix.as_str()));
+            assert_eq!((begins.count(), shown.len()), (3, 7));
+            assert!(headers(&requested(None, false), None, of).is_empty());
+        }
+    }
+
+    #[test]
+    fn what_belongs_to_a_batch_is_not_made_up() {
+        for prefix in HeaderPrefix::ALL {
+            let of = (prefix, &SentSignature::Unknown("of the batch"));
+            let shown = headers(&requested(Some(1_000), true), None, of);
+            let says = |why| shown.iter().filter(move |one| one.value == Err(why));
+            assert_eq!(says("not kept").count(), 3, "{shown:?}");
+            assert_eq!(says("of the batch").count(), 1);
+        }
     }
 }

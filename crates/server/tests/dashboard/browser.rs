@@ -338,14 +338,14 @@ async fn a_short_id_is_copied_whole() {
         browser
             .until("#copied", |text| text == format!("{whole} copied"))
             .await;
-        browser.fill("#id", PASTE).await;
-        assert_eq!(value(&browser, "#id").await, whole);
+        browser.fill("#text", PASTE).await;
+        assert_eq!(value(&browser, "#text").await, whole);
         browser
             .until(&button, |text| text == format!("copy {whole}"))
             .await;
     }
     // Found by what was pasted, it stands there whole, for those without a script too.
-    let pasted = value(&browser, "#id").await;
+    let pasted = value(&browser, "#text").await;
     browser.click("form[role=search] button").await;
     browser.until("h1", |text| text == "Event").await;
     browser.until(".sub code", |text| text == pasted).await;

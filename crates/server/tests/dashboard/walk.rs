@@ -40,6 +40,8 @@ on_both! {
     a_proxy_that_writes_another_host_leaves_the_cookie_secure
     answers_are_guarded
     events_are_found_by_type
+    a_search_keeps_what_was_typed
+    attempts_are_found_on_their_page
     what_an_event_carries_is_shown_to_those_who_may_see_it
     names_stand_where_ids_did
     a_search_of_events_is_of_its_tenants_own
@@ -1017,6 +1019,94 @@ async fn events_are_found_by_type(world: &World) {
     assert_eq!(links(&page.text), 0);
     let page = world.get(&visitor, "/dashboard?search=OUR").await;
     assert!(page.text.contains(&id), "{}", page.text);
+}
+
+/// By a part of an id, a destination and a time; and what is wrong is said beside it.
+async fn a_search_keeps_what_was_typed(world: &World) {
+    let (_, key, id) = world.tenant("ours", &["ingest", "manage", "read"]).await;
+    let body = json!({"destination_id": id, "type": "a.b", "payload": {}});
+    let event = world.api(&key, Method::POST, "/v1/events", body).await;
+    let event = event["id"].as_str().unwrap();
+    let visitor = world.sign_in(&key).await;
+    let one = format!("href=\"/dashboard/events/{event}\"");
+    let search = async |query: &str| {
+        let path = format!("/dashboard/events?{query}");
+        world.get(&visitor, &path).await
+    };
+    let part = &event[24..];
+    let page = search(&format!(
+        "text={part}&destination=OURS&since=2026-01-31T12:00:00Z"
+    ))
+    .await;
+    assert_eq!(page.status, 200);
+    for says in [
+        one.as_str(),
+        &format!("value=\"{part}\""),
+        "value=\"OURS\"",
+        "value=\"2026-01-31T12:00:00\"",
+    ] {
+        assert!(page.text.contains(says), "{says}: {}", page.text);
+    }
+    let page = search(&format!("destination={id}&until=2026-01-31T12:00")).await;
+    assert!(!page.text.contains(&one), "{}", page.text);
+    // One that nobody has keeps the form, and one that is there leads to its page.
+    let nothing = "00000000-0000-7000-8000-00000000dead";
+    let page = search(&format!("text={nothing}")).await;
+    assert_eq!(page.status, 200);
+    assert!(page.text.contains(&format!("value=\"{nothing}\"")));
+    let page = search(&format!("text={event}")).await;
+    let to = format!("/dashboard/events/{event}");
+    assert_eq!(page.status, 303);
+    assert_eq!(page.headers["location"], to);
+    for (query, says) in [
+        ("since=noon", "since: must be a time"),
+        ("destination=nobody", "destination: there is none"),
+        ("destination=%00", "destination: must not"),
+        ("text=%00", "text: must not"),
+        (
+            "since=2026-01-31T12:00&until=2026-01-31T12:00",
+            "since: must be before until",
+        ),
+    ] {
+        let page = search(&format!("{query}&type=kept.type")).await;
+        assert_eq!(page.status, 422, "{query}");
+        assert!(page.text.contains(says), "{query}: {}", page.text);
+        assert!(page.text.contains("value=\"kept.type\""), "{query}");
+    }
+}
+
+async fn attempts_are_found_on_their_page(world: &World) {
+    let (_, key, id) = world.tenant("ours", &["ingest", "manage", "read"]).await;
+    for event_type in ["a.b", "c.d"] {
+        let body = json!({"destination_id": id, "type": event_type, "payload": {}});
+        world.api(&key, Method::POST, "/v1/events", body).await;
+    }
+    let visitor = world.sign_in(&key).await;
+    let links = |text: &str| text.matches("href=\"/dashboard/attempts/").count();
+    for (query, found) in [
+        ("", 2),
+        ("state=waiting", 2),
+        ("state=failed", 0),
+        ("status=5xx", 0),
+        ("type=c.d", 1),
+        ("since=2026-01-31T12:00", 2),
+        ("until=2026-01-31T12:00", 0),
+    ] {
+        let path = format!("/dashboard/destinations/{id}/attempts?{query}");
+        let page = world.get(&visitor, &path).await;
+        assert_eq!(page.status, 200, "{query}");
+        assert_eq!(links(&page.text), found, "{query}: {}", page.text);
+    }
+    let path = format!("/dashboard/destinations/{id}/attempts?status=50x&type=c.d");
+    let page = world.get(&visitor, &path).await;
+    assert_eq!(page.status, 422);
+    for says in [
+        "status: must be an HTTP status",
+        "value=\"50x\"",
+        "value=\"c.d\"",
+    ] {
+        assert!(page.text.contains(says), "{says}: {}", page.text);
+    }
 }
 
 async fn a_preview_is_the_plan_and_says_what_is_inherited(world: &World) {

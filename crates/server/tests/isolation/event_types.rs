@@ -170,7 +170,7 @@ pub(crate) async fn customers_read_the_catalogue_on_pages(world: &World) {
     let refused = world
         .page(&ours, &format!("{path}/trial"), Some(&sent))
         .await;
-    assert_eq!(refused.status, 404, "{}", refused.html);
+    assert_eq!(refused.status, 422, "{}", refused.html);
 
     let form = format!("{path}/edit");
     let page = world.page(&ours, &form, None).await.html;

@@ -96,6 +96,7 @@ pub(crate) async fn pages_say_the_same(world: &World) {
     for (path, field) in [
         ("/dashboard/events?type=%00", "type"),
         ("/dashboard/events?type=a%20b", "type"),
+        ("/dashboard/events?text=%00", "text"),
         ("/dashboard/dead-letters?type=%00", "type"),
     ] {
         let page = world.page(cookie, path, None).await;

@@ -99,6 +99,11 @@ pub(crate) const ROWS: &[Row] = &[
         Some(r#"{"limits": {"per_second": 7}}"#),
         Reach::Named,
     ),
+    row(
+        "POST /v1/destinations/{id}/test",
+        Some(r#"{"wait_seconds": 0}"#),
+        Reach::Named,
+    ),
     row("POST /v1/destinations/{id}/pause", None, Reach::Named),
     row("POST /v1/destinations/{id}/resume", None, Reach::Named),
     row("GET /v1/destinations/{id}/retries", None, Reach::Named),
@@ -114,6 +119,7 @@ pub(crate) const ROWS: &[Row] = &[
         Reach::Named,
     ),
     row("GET /v1/attempts", None, Reach::Own),
+    row("GET /v1/attempts/{id}", None, Reach::Named),
     row("GET /v1/dead-letters", None, Reach::Own),
     row("GET /v1/dead-letters/{id}", None, Reach::Named),
     row(

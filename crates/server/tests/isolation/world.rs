@@ -13,6 +13,7 @@ use axum::routing::get;
 use domain::access::Scope;
 use domain::backpressure::BacklogBounds;
 use domain::ingest_limit::IngestLimit;
+use domain::signature::HeaderPrefix;
 use engine::backpressure::Pressure;
 use engine::ingest::{Ingest, IngestOptions};
 use engine::ports::{Operations, ReapRules, Store, WatchRules};
@@ -22,7 +23,7 @@ use secrecy::SecretString;
 use serde_json::{Value, json};
 use server::access::Gate;
 use server::api::{self, App};
-use server::config::{RouterConfig, ShardAddress, SignatureConfig};
+use server::config::{RouterConfig, ShardAddress};
 use server::edge::Mint;
 use server::listening::{Bounds, Listening};
 use server::pages::{self, Pages, PagesOptions};
@@ -237,6 +238,7 @@ impl Installation {
         let signing = Signing {
             secrets: parts.stored.clone(),
             vault: Arc::new(vault),
+            prefix: HeaderPrefix::default(),
         };
         let bounds = BacklogBounds {
             tenant: TENANT_BACKLOG,
@@ -262,7 +264,6 @@ impl Installation {
         );
         let app = App::new(service, tenancy, gate, server::config::MANAGE_PER_SECOND);
         let looks = PagesOptions {
-            signature: SignatureConfig::default(),
             portal: Portal::default(),
             shutdown: stop.clone(),
         };

@@ -36,6 +36,7 @@ mod store;
 mod sure;
 mod svix;
 mod tls;
+mod tried;
 mod unmanaged;
 mod waiting;
 mod welcome;

@@ -16,7 +16,7 @@ use domain::filter::Filter;
 use domain::ids::DestinationId;
 use domain::ingest_limit::IngestLimit;
 use domain::policy::LimitSettings;
-use domain::signature::{SecretKind, SigningSecret};
+use domain::signature::{HeaderPrefix, SecretKind, SigningSecret};
 use engine::backpressure::Pressure;
 use engine::ingest::{Ingest, IngestOptions};
 use engine::ports::{Catalog, DEFAULT_TENANT, SecretStore};
@@ -66,6 +66,7 @@ impl World {
             vault: Arc::new(
                 KeyRing::parse("test:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=").unwrap(),
             ),
+            prefix: HeaderPrefix::default(),
         };
         let books = Books {
             requests: store.clone(),

@@ -117,6 +117,8 @@ impl State {
                 state: AttemptState::Waiting,
                 dead_letter: false,
                 created_at: NOON,
+                due_at: None,
+                expires_at: None,
                 admitted_at: None,
                 started_at: None,
                 finished_at: None,

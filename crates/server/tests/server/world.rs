@@ -11,6 +11,7 @@ use axum::Router;
 use axum::body::Body;
 use domain::backpressure::BacklogBounds;
 use domain::ingest_limit::IngestLimit;
+use domain::signature::HeaderPrefix;
 use domain::time::Timestamp;
 use engine::backpressure::Pressure;
 use engine::ingest::{Ingest, IngestOptions};
@@ -111,6 +112,7 @@ impl World {
         let signing = Signing {
             secrets,
             vault: Arc::new(KeyRing::parse(SECRET_KEY).unwrap()),
+            prefix: HeaderPrefix::default(),
         };
         let reading = Reading {
             at_once: 4,

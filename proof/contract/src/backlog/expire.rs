@@ -8,7 +8,7 @@ use domain::ids::DestinationId;
 use domain::retry::RetrySettings;
 
 use super::BacklogWorld;
-use engine::ports::{DeadLetterFilter, NextTry, TOO_OLD};
+use engine::ports::{AttemptView, DeadLetterFilter, NextTry, TOO_OLD};
 
 const AGE: Duration = Duration::from_millis(1_000);
 
@@ -146,6 +146,14 @@ pub async fn an_event_says_when_it_is_due_and_too_old(world: &BacklogWorld) {
     let attempts = world.attempts(ageless).await;
     let admitted: Vec<_> = permits.iter().map(|permit| permit.attempt).collect();
     assert_eq!(admitted, [attempts[0].id, attempts[2].id]);
+    // And each attempt says it.
+    let told = |one: &AttemptView| (one.due_at, one.expires_at);
+    assert_eq!(told(&attempts[0]), (None, Some(now + AGE / 2)));
+    let later = (Some(now + hour), Some(now + hour * 2));
+    assert_eq!(told(&attempts[1]), later);
+    assert_eq!(told(&attempts[2]), (None, None));
+    let aged = world.attempts(aging).await;
+    assert_eq!(told(&aged[0]), (Some(now + hour), Some(now + hour + AGE)));
     world.store.release_permits(&permits).await.unwrap();
     world.pass_until(now + AGE * 3 / 2).await;
     assert_eq!(world.reap().await.expired, 2);

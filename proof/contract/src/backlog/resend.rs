@@ -20,6 +20,8 @@ fn missed(since: Timestamp) -> ResentEvents {
         until: None,
         event_type: None,
         only_missed: true,
+        state: None,
+        status: None,
     }
 }
 
@@ -361,4 +363,54 @@ pub async fn another_tenant_sends_nothing_again(world: &BacklogWorld) {
     }
     assert_eq!(world.resent().await, 0);
     assert_eq!(world.attempts(of).await.len(), 1);
+}
+
+/// By how an attempt there ended: one, and not another one of its event.
+pub async fn what_was_answered_so_is_sent_again(world: &BacklogWorld) {
+    let of = world.destination().unlimited().create().await;
+    let since = world.now().await;
+    let worker = world.worker().await;
+    let mut events = Vec::new();
+    for status in [Some(500), Some(503), Some(422), None] {
+        let event = world.typed("paid", Some(of)).await;
+        events.push(world.accept_one(&event).await);
+        for permit in world.start_all(worker, of).await {
+            let (failed, dead) = (OutcomeKind::Failed, NextTry::DeadLetter);
+            let mut outcome = world.outcome(&permit, failed, dead);
+            outcome.status = status;
+            let recorded = world.store.record_outcomes(worker, &[outcome]).await;
+            recorded.unwrap();
+        }
+    }
+    let delivered = world.one_that(of, Some(OutcomeKind::Succeeded)).await;
+    let begun = async |status: Option<&str>, state, only_missed| {
+        let which = ResentEvents {
+            status: status.map(|text| text.parse().unwrap()),
+            state,
+            only_missed,
+            ..missed(since)
+        };
+        let id = world.replay_of(Which::Events(of, which), 1.0).await;
+        world.replay(id).await.total
+    };
+    let failed = Some(AttemptState::Failed);
+    // Until they are looked at they wait for nobody: each is counted alone.
+    assert_eq!(begun(Some("500"), None, true).await, 1);
+    assert_eq!(world.resent().await, 1);
+    let waits = |one: &AttemptView| one.state == AttemptState::Waiting;
+    let again = world.tries(of, events[0]).await;
+    assert!(again.iter().any(waits), "{again:?}");
+    assert_eq!(begun(Some("5xx"), failed, true).await, 1, "the other waits");
+    assert_eq!(world.resent().await, 1);
+    assert_eq!(
+        begun(Some("5xx"), Some(AttemptState::Expired), true).await,
+        0
+    );
+    assert_eq!(begun(Some("200"), None, true).await, 0, "it was delivered");
+    assert_eq!(begun(None, Some(AttemptState::Succeeded), false).await, 1);
+    assert_eq!(world.resent().await, 1);
+    let again = world.tries(of, delivered).await;
+    assert!(again.iter().any(waits), "{again:?}");
+    assert_eq!(begun(None, failed, true).await, 2, "422 and no answer");
+    assert_eq!(world.resent().await, 2);
 }

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use domain::admission::MAX_CLAIM_TO_SEND;
 use domain::attempt::{AttemptState, OutcomeKind};
-use domain::event::{IDEMPOTENCY_KEY_KEPT, Idempotency, NewEvent};
-use domain::ids::{DestinationId, EventId, TenantId};
+use domain::event::{IDEMPOTENCY_KEY_KEPT, Idempotency, NewEvent, Timing};
+use domain::ids::{AttemptId, DestinationId, EventId, TenantId};
 
 use super::BacklogWorld;
 use engine::ports::{
-    AttemptFilter, DEFAULT_TENANT, EventFilter, MAX_EVENTS_EXAMINED, MAX_ROWS, NextTry,
+    AttemptFilter, AttemptView, DEFAULT_TENANT, EventFilter, MAX_EVENTS_EXAMINED, MAX_ROWS, NextTry,
 };
 
 /// All that match, on pages of two.
@@ -149,6 +149,30 @@ pub async fn events_are_found_by_a_part_of_their_id_or_their_key(world: &Backlog
     assert_eq!(ours(world, by("order-4711")).await, [], "it has expired");
 }
 
+/// The first of what waits: for its time, and until it is not sent any more.
+pub async fn events_found_say_when_they_are_due(world: &BacklogWorld) {
+    let of = world.destination().unlimited().create().await;
+    let (now, hour) = (world.now().await, Duration::from_secs(3_600));
+    let later = NewEvent {
+        timing: Timing {
+            deliver_at: Some(now + hour),
+            expires_at: Some(now + hour * 2),
+            urgent: false,
+        },
+        ..world.typed("later", Some(of)).await
+    };
+    world.accept_one(&later).await;
+    world.accept_one(&world.typed("now", Some(of)).await).await;
+    let filter = EventFilter::default();
+    let page = (world.overview).find_events(DEFAULT_TENANT, &filter, None, 9);
+    let told: Vec<_> = (page.await.unwrap().events.iter())
+        .map(|event| (event.event_type.clone(), event.due_at, event.expires_at))
+        .collect();
+    let (at_once, later) = (Some("now".to_owned()), Some("later".to_owned()));
+    let until = (later, Some(now + hour), Some(now + hour * 2));
+    assert_eq!(told, [(at_once, None, None), until]);
+}
+
 /// A page of nothing says where to go on.
 pub async fn a_page_of_events_examines_so_many(world: &BacklogWorld) {
     let of = world.destination().unlimited().create().await;
@@ -218,11 +242,112 @@ pub async fn attempts_are_found_by_what_is_known_of_them(world: &BacklogWorld) {
     }
 }
 
+/// By the receiver's status, or a class of them; an attempt without an answer has none.
+pub async fn attempts_are_found_by_their_status(world: &BacklogWorld) {
+    let of = world.destination().unlimited().create().await;
+    let worker = world.worker().await;
+    let mut ids = Vec::new();
+    for status in [Some(500), Some(503), Some(429), None] {
+        world.accept_one(&world.typed("a", Some(of)).await).await;
+        for permit in world.start_all(worker, of).await {
+            ids.push(permit.attempt);
+            let (failed, dead) = (OutcomeKind::Failed, NextTry::DeadLetter);
+            let mut outcome = world.outcome(&permit, failed, dead);
+            outcome.status = status;
+            let recorded = world.store.record_outcomes(worker, &[outcome]).await;
+            recorded.unwrap();
+        }
+    }
+    world.accept_one(&world.typed("a", Some(of)).await).await;
+    let by = async |text: &str, since, state| {
+        let filter = AttemptFilter {
+            status: Some(text.parse().unwrap()),
+            since,
+            state,
+            ..AttemptFilter::default()
+        };
+        let found = ids_of(world, DEFAULT_TENANT, &filter).await;
+        assert_eq!(ids_of(world, TenantId(world.id()), &filter).await, []);
+        found
+    };
+    assert_eq!(by("500", None, None).await, [ids[0]]);
+    assert_eq!(by("5xx", None, None).await, [ids[1], ids[0]]);
+    assert_eq!(by("4xx", None, None).await, [ids[2]]);
+    assert_eq!(by("200", None, None).await, []);
+    assert_eq!(by("5xx", None, Some(AttemptState::Waiting)).await, []);
+    let later = world.now().await + Duration::from_secs(60);
+    assert_eq!(by("5xx", Some(later), None).await, []);
+}
+
+/// By a part of the event's id, by all of it or by its key: nobody else's, and in the
+/// same order.
+pub async fn attempts_are_found_by_their_event(world: &BacklogWorld) {
+    let subscribe = || world.destination().unlimited().event_types(&["paid"]);
+    let (one, other) = (subscribe().create().await, subscribe().create().await);
+    let keyed = NewEvent {
+        idempotency: Some(Idempotency {
+            key: "order-4711".to_owned(),
+            digest: [7; 32],
+            kept_for: IDEMPOTENCY_KEY_KEPT,
+        }),
+        ..world.typed("paid", None).await
+    };
+    let keyed = world.accept_one(&keyed).await;
+    let plain = world.accept_one(&world.typed("b", Some(one)).await).await;
+    let worker = world.worker().await;
+    for permit in world.start_all(worker, other).await {
+        let (failed, later) = (OutcomeKind::Failed, NextTry::RetryAfter(Duration::ZERO));
+        world.record(worker, &permit, failed, later).await;
+    }
+    let by = |text: &str| AttemptFilter {
+        text: Some(text.to_owned()),
+        ..AttemptFilter::default()
+    };
+    let end = |id: EventId| id.to_string()[28..].to_owned();
+    let whole = keyed.to_string().to_uppercase();
+    for text in ["order-4711", &end(keyed), &whole] {
+        let found = attempts(world, DEFAULT_TENANT, &by(text)).await;
+        assert_eq!(found.len(), 3, "{text}: both, and a retry: {found:?}");
+        let there = AttemptFilter {
+            destination: Some(other),
+            ..by(text)
+        };
+        let found = attempts(world, DEFAULT_TENANT, &there).await;
+        let (waiting, failed) = (AttemptState::Waiting, AttemptState::Failed);
+        assert_eq!(found, [(other, waiting, 2), (other, failed, 1)], "{text}");
+        let failed = AttemptFilter {
+            state: Some(failed),
+            ..by(text)
+        };
+        let found = attempts(world, DEFAULT_TENANT, &failed).await;
+        assert_eq!(found, [(other, AttemptState::Failed, 1)], "{text}");
+        let nobody = TenantId(world.id());
+        assert_eq!(attempts(world, nobody, &by(text)).await, [], "{text}");
+    }
+    let found = attempts(world, DEFAULT_TENANT, &by(&end(plain))).await;
+    assert_eq!(found, [(one, AttemptState::Waiting, 1)]);
+    for text in ["order-471", "nothing", &"a".repeat(36)] {
+        let found = attempts(world, DEFAULT_TENANT, &by(text)).await;
+        assert_eq!(found, [], "{text}");
+    }
+}
+
 /// To whom an attempt goes, where it stands, and which try it is.
 type Told = (DestinationId, AttemptState, u32);
 
-/// All that match, on pages of two, in their order.
 async fn attempts(world: &BacklogWorld, tenant: TenantId, filter: &AttemptFilter) -> Vec<Told> {
+    let told = all(world, tenant, filter).await.into_iter();
+    told.map(|one| (one.destination, one.state, one.try_number))
+        .collect()
+}
+
+async fn ids_of(world: &BacklogWorld, tenant: TenantId, filter: &AttemptFilter) -> Vec<AttemptId> {
+    let found = all(world, tenant, filter).await.into_iter();
+    found.map(|one| one.id).collect()
+}
+
+/// All that match, on pages of two, in their order.
+async fn all(world: &BacklogWorld, tenant: TenantId, filter: &AttemptFilter) -> Vec<AttemptView> {
     let (mut found, mut before) = (Vec::new(), None);
     loop {
         let page = world
@@ -238,7 +363,5 @@ async fn attempts(world: &BacklogWorld, tenant: TenantId, filter: &AttemptFilter
         }
     }
     assert!(found.is_sorted_by(|a, b| a.id > b.id), "{found:?}");
-    let told = found.into_iter();
-    told.map(|one| (one.destination, one.state, one.try_number))
-        .collect()
+    found
 }

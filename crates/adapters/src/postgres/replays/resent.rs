@@ -5,6 +5,7 @@
 //! twice at once; against replays of dead letters each dead letter is locked, and counts
 //! as replayed.
 
+use domain::attempt::AttemptState;
 use domain::ids::{DestinationId, EventId, ReplayId, TenantId};
 use domain::replay::{ReplaySource, Step};
 use domain::search::{IDS_BEFORE, IdRange, first_at};
@@ -29,6 +30,13 @@ const WANTED: &str = "e.created_at >= r.died_from and e.created_at < r.died_befo
                 select from ledger_of(e.id) a
                 where a.destination_id = r.destination_id and a.state = 'succeeded'
                     and a.id >= first_attempt_id(e.day - 1)
+            ))
+            and ((r.status is null and r.attempt_state is null) or exists (
+                select from ledger_of(e.id) a
+                where a.destination_id = r.destination_id
+                    and a.id >= first_attempt_id(e.day - 1)
+                    and (r.status is null or a.status = r.status or a.status / 100 = r.status)
+                    and (r.attempt_state is null or a.state = r.attempt_state)
             ))
             and (
                 r.event_id is not null
@@ -67,10 +75,10 @@ const EXAMINED: &str = "
 const INSERT: &str = "-- create_replay: of events
     insert into replays (
         id, tenant_id, destination_id, source, event_id, only_missed, event_type, died_from,
-        died_before, share, total, created_at
+        died_before, share, total, created_at, attempt_state, status
     )
     select $1, $2, d.id, $3, $5, $6, $7, from_micros($8),
-        least(from_micros($9), clock.now), $10, 0, clock.now
+        least(from_micros($9), clock.now), $10, 0, clock.now, $11, $12
     from (select clock_timestamp() as now) clock cross join destinations d
     where d.id = $4 and d.tenant_id = $2 and d.deleted_at is null
         and ($5::uuid is null or exists (
@@ -110,6 +118,7 @@ pub(super) async fn create(
     let mut transaction = pool.begin().await?;
     let until = which.and_then(|which| which.until);
     let since = which.map(|which| which.since);
+    let status = which.and_then(|which| which.status);
     let created = sqlx::query(INSERT)
         .bind(new.id.0)
         .bind(tenant.0)
@@ -121,6 +130,12 @@ pub(super) async fn create(
         .bind(since.map_or(0, Timestamp::as_micros))
         .bind(until.map(Timestamp::as_micros))
         .bind(new.share)
+        .bind(
+            which
+                .and_then(|which| which.state)
+                .map(AttemptState::as_str),
+        )
+        .bind(status.map(|status| i32::from(status.number())))
         .execute(&mut *transaction)
         .await?;
     if created.rows_affected() == 0 {
@@ -199,8 +214,11 @@ async fn skipped(
         "-- create_replay: how many payloads are gone
         update replays r set skipped = (
             select count(*) from (
-                select a.event_id, bool_or(a.state = 'succeeded') as has_succeeded from (
-                    select a.event_id, a.state from ledger a
+                select a.event_id, bool_or(a.state = 'succeeded') as has_succeeded, bool_or(
+                    (r.status is null or a.status = r.status or a.status / 100 = r.status)
+                    and (r.attempt_state is null or a.state = r.attempt_state)
+                ) is true as was_so from (
+                    select a.event_id, a.state, a.status from ledger a
                     where a.tenant_id = r.tenant_id and a.destination_id = r.destination_id
                         and a.id >= first_attempt_id(utc_day(r.died_from))
                         and a.id + 0 >= first_attempt_id(utc_day(r.died_from))
@@ -215,6 +233,13 @@ async fn skipped(
                     where e.id = x.event_id and e.day = event_day(x.event_id)
                 )
                 -- A first attempt is among these; what followed has an index.
+                and (x.was_so or exists (
+                    select from ledger a
+                    where a.event_id = x.event_id and a.due_at is not null
+                        and a.destination_id = r.destination_id
+                        and (r.status is null or a.status = r.status or a.status / 100 = r.status)
+                        and (r.attempt_state is null or a.state = r.attempt_state)
+                ))
                 and (not r.only_missed or not (x.has_succeeded or exists (
                     select from ledger a
                     where a.event_id = x.event_id and a.due_at is not null

@@ -1,9 +1,10 @@
 //! Events, whatever became of them, that are sent to a destination again. Their replay's
 //! row says which: the count when it begins and each step read it there.
 
+use domain::attempt::AttemptState;
 use domain::ids::{DestinationId, EventId, TenantId};
 use domain::replay::{ReplaySource, ReplayState, Step};
-use domain::search::{IDS_BEFORE, IdRange, first_at};
+use domain::search::{IDS_BEFORE, IdRange, SoughtStatus, first_at};
 use domain::time::Timestamp;
 use engine::ports::{CatalogError, MAX_EVENTS_COUNTED, MAX_EVENTS_STEP, NewReplay, ResentEvents};
 use rusqlite::Transaction;
@@ -17,9 +18,9 @@ const INSERT: &str = "
     -- create_replay: of events
     insert into replays (
         id, tenant_id, destination_id, source, event_id, only_missed, event_type, died_from,
-        died_before, share, total, created_at
+        died_before, share, total, created_at, attempt_state, status
     )
-    values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, 0, ?11)";
+    values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, 0, ?11, ?12, ?13)";
 
 const EVENT: &str = "
     -- create_replay: is it the tenant's
@@ -38,6 +39,12 @@ const EXAMINED: &str = "
             select 1 from ledger a indexed by ledger_of_event
             where a.event_id = e.id and a.destination_id = r.destination_id
                 and a.state = 'succeeded'
+        ))
+        and ((r.status is null and r.attempt_state is null) or exists (
+            select 1 from ledger a indexed by ledger_of_event
+            where a.event_id = e.id and a.destination_id = r.destination_id
+                and (r.status is null or a.status = r.status or a.status / 100 = r.status)
+                and (r.attempt_state is null or a.state = r.attempt_state)
         ))
         and (
             r.event_id is not null
@@ -66,6 +73,12 @@ const SKIPPED: &str = "
         ) x
         where x.created_at >= r.died_from and x.event_id >= ?2 and x.event_id < ?3
             and not exists (select 1 from events e where e.id = x.event_id)
+            and ((r.status is null and r.attempt_state is null) or exists (
+                select 1 from ledger a indexed by ledger_of_event
+                where a.event_id = x.event_id and a.destination_id = r.destination_id
+                    and (r.status is null or a.status = r.status or a.status / 100 = r.status)
+                    and (r.attempt_state is null or a.state = r.attempt_state)
+            ))
             and (r.only_missed = 0 or not exists (
                 select 1 from ledger a indexed by ledger_of_event
                 where a.event_id = x.event_id and a.destination_id = r.destination_id
@@ -144,6 +157,10 @@ pub(super) fn create(
         until.as_micros(),
         new.share,
         now.as_micros(),
+        which
+            .and_then(|which| which.state)
+            .map(AttemptState::as_str),
+        (which.and_then(|which| which.status)).map(SoughtStatus::number),
     );
     execute(tx, INSERT, row)?;
     let ids = looked_at(event, Some(since), Some(until.as_micros()));

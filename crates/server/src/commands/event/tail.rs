@@ -149,6 +149,8 @@ mod tests {
             attempts: 0,
             destinations: 0,
             destination_id: None,
+            due_at: None,
+            expires_at: None,
             last_state: None,
         }
     }

@@ -1,0 +1,125 @@
+//! What somebody types into a form that searches, and what it means.
+//!
+//! Whatever is wrong with it is said beside the form, which keeps what was typed.
+
+use chrono::{DateTime, NaiveDateTime};
+use domain::ids::{DestinationId, TenantId};
+use domain::search::{InvalidStatus, SoughtStatus};
+use domain::time::Timestamp;
+
+use super::Pages;
+use super::refused::Refused;
+use crate::service::rules::{self, Lines};
+
+/// So many pages are asked for until one has a line: what was searched for may be far back.
+pub(super) const ROUNDS: u32 = 5;
+
+/// What a browser writes into its own field for a time, with seconds and without.
+const OF_BROWSERS: [&str; 2] = ["%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M"];
+
+/// What was typed, if anything was.
+pub(super) fn text(typed: &str) -> Option<&str> {
+    Some(typed.trim()).filter(|text| !text.is_empty())
+}
+
+/// A time, in UTC unless it says its offset.
+pub(super) fn time(field: &str, typed: &str) -> Result<Option<Timestamp>, Refused> {
+    let Some(typed) = text(typed) else {
+        return Ok(None);
+    };
+    let micros = |time: DateTime<_>| Timestamp::from_micros(time.timestamp_micros());
+    if let Ok(time) = DateTime::parse_from_rfc3339(typed) {
+        return Ok(Some(micros(time.to_utc())));
+    }
+    let parsed = |form: &&str| NaiveDateTime::parse_from_str(typed, form).ok();
+    match OF_BROWSERS.iter().find_map(|form| parsed(form)) {
+        Some(time) => Ok(Some(micros(time.and_utc()))),
+        None => Err(Refused::invalid(format!(
+            "{field}: must be a time such as 2026-01-31T12:00:00Z"
+        ))),
+    }
+}
+
+/// A time that was typed, as a browser's field for one takes it; what is none stays as it
+/// is.
+pub(super) fn field_of_time(typed: &str) -> String {
+    match time("", typed) {
+        Ok(Some(time)) => {
+            let time = DateTime::from_timestamp_micros(time.as_micros()).unwrap_or_default();
+            time.format(OF_BROWSERS[0]).to_string()
+        }
+        _ => typed.to_owned(),
+    }
+}
+
+/// A status, or a class of them.
+pub(super) fn status(typed: &str) -> Result<Option<SoughtStatus>, Refused> {
+    let parsed = text(typed).map(str::parse).transpose();
+    parsed.map_err(|problem: InvalidStatus| Refused::invalid(format!("status: {problem}")))
+}
+
+/// A destination by its id, or by what only one has in its name or its URL.
+pub(super) async fn destination(
+    pages: &Pages,
+    tenant: TenantId,
+    typed: &str,
+) -> Result<Option<DestinationId>, Refused> {
+    let Some(typed) = text(typed) else {
+        return Ok(None);
+    };
+    if let Ok(id) = typed.parse() {
+        return Ok(Some(id));
+    }
+    rules::text("destination", typed, rules::MAX_URL_BYTES, Lines::One)?;
+    let overview = &pages.0.overview;
+    let found = overview.find_destinations(tenant, typed, None, 2).await?;
+    match found.as_slice() {
+        [one] => Ok(Some(*one)),
+        [] => Err(Refused::invalid(
+            "destination: there is none with this in its name, its URL or its id",
+        )),
+        _ => Err(Refused::invalid(
+            "destination: several have this in their names, URLs or ids: type more of it",
+        )),
+    }
+}
+
+/// The query of a link to a search: what was typed, and where to go on.
+pub(super) fn query(fields: &[(&str, &str)], before: &str) -> String {
+    let mut query = url::form_urlencoded::Serializer::new(String::new());
+    for (name, typed) in fields {
+        if let Some(typed) = text(typed) {
+            query.append_pair(name, typed);
+        }
+    }
+    query.append_pair("before", before).finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_typed_as_browsers_write_them_or_with_an_offset() {
+        let noon = Some(Timestamp::from_millis(1_769_860_800_000));
+        for typed in [
+            "2026-01-31T12:00",
+            " 2026-01-31T12:00:00 ",
+            "2026-01-31T12:00:00Z",
+            "2026-01-31T13:00:00+01:00",
+        ] {
+            assert_eq!(time("since", typed).unwrap(), noon, "{typed}");
+            assert_eq!(field_of_time(typed), "2026-01-31T12:00:00", "{typed}");
+        }
+        assert_eq!(time("since", "  ").unwrap(), None);
+        let words = time("since", "noon").unwrap_err().said().unwrap();
+        assert_eq!(words, "since: must be a time such as 2026-01-31T12:00:00Z");
+        assert_eq!(field_of_time("noon"), "noon");
+    }
+
+    #[test]
+    fn a_link_has_what_was_typed() {
+        let typed = [("type", "a b"), ("state", ""), ("text", " 7f3a ")];
+        assert_eq!(query(&typed, "9"), "type=a+b&text=7f3a&before=9");
+    }
+}

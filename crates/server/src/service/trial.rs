@@ -1,0 +1,99 @@
+//! An event that somebody sends to try a destination, and the answer that it got.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use domain::attempt::AttemptState;
+use domain::event::Timing;
+use domain::ids::{DestinationId, EventId};
+use domain::trace::Incoming;
+use engine::ports::AttemptView;
+use serde_json::json;
+use tokio::time::sleep;
+
+use super::{EventDraft, Service, ServiceError};
+
+/// The type of an event that is an example of none.
+const TRIAL: &str = "paceline.test";
+
+/// How often it is looked for the answer.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// The longest that is waited for it: receivers that answer do so by then, unless the
+/// destination's limit or what waits before it says otherwise.
+pub const LONGEST_TRIAL: Duration = Duration::from_secs(5);
+
+/// An event that tries a destination.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Trial {
+    /// The event.
+    pub event: EventId,
+    /// The first try, if its outcome was there in time.
+    pub attempt: Option<AttemptView>,
+}
+
+impl Service {
+    /// Sends an event to try a destination, as any other and within its limits: the
+    /// catalogue's example of a type, or a small one of a type of its own. Then waits for
+    /// what comes of it, for so long and at most [`LONGEST_TRIAL`].
+    pub async fn try_destination(
+        &self,
+        to: DestinationId,
+        event_type: Option<&str>,
+        patience: Duration,
+    ) -> Result<Trial, ServiceError> {
+        self.destination(to).await?;
+        let (event_type, payload) = match event_type {
+            Some(name) => (name, self.example(name).await?),
+            None => {
+                let payload = json!({"test": true, "destination_id": to});
+                (TRIAL, payload.to_string())
+            }
+        };
+        let draft = EventDraft {
+            destination: Some(to),
+            event_type: Some(event_type.to_owned()),
+            strict: false,
+            content_type: None,
+            payload: Bytes::from(payload),
+            payload_field: "payload",
+            idempotency_key: None,
+            trace: Incoming::Absent,
+            timing: Timing::default(),
+        };
+        let event = self.accept_event(draft).await?.id;
+        let attempt = self.outcome_of(event, patience.min(LONGEST_TRIAL)).await?;
+        Ok(Trial { event, attempt })
+    }
+
+    /// The catalogue's of this type.
+    async fn example(&self, event_type: &str) -> Result<String, ServiceError> {
+        let none = || ServiceError::invalid("type", "has no example in the catalogue");
+        match self.event_type(event_type).await {
+            Ok(found) => found.example.ok_or_else(none),
+            Err(ServiceError::NotFound(_)) => Err(none()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The first try of an event that has an outcome, as soon as there is one.
+    async fn outcome_of(
+        &self,
+        event: EventId,
+        patience: Duration,
+    ) -> Result<Option<AttemptView>, ServiceError> {
+        let looks = patience.as_millis() / LOOK_EVERY.as_millis();
+        for _ in 0..looks {
+            let (_, attempts) = self.event(event).await?;
+            // What was not sent is tried again at once.
+            let is_over =
+                |one: &AttemptView| one.state.is_final() && one.state != AttemptState::NotSent;
+            let answered = attempts.into_iter().find(is_over);
+            if answered.is_some() {
+                return Ok(answered);
+            }
+            sleep(LOOK_EVERY).await;
+        }
+        Ok(None)
+    }
+}
