@@ -152,6 +152,7 @@ macro_rules! store_contract {
         );
         $crate::store_contract!(@module $world, record:
             a_success_is_final
+            a_list_shows_the_beginning_of_a_body
             a_failure_adds_a_retry_that_is_due_later
             a_dead_letter_adds_nothing
             not_sent_again_keeps_the_try_number

@@ -38,7 +38,8 @@ const COLUMNS: &str = "a.id, a.event_id, a.destination_id, a.try_number, a.state
     micros(a.created_at) as created_at, micros(a.admitted_at) as admitted_at,
     micros(a.started_at) as started_at, micros(a.finished_at) as finished_at,
     micros(a.due_at) as due_at, micros(a.expires_at) as expires_at,
-    a.status, a.error, a.response_body, a.response_headers, a.replay_id, e.event_type,
+    a.status, a.error, substring(a.response_body for 1024) as response_body,
+            a.response_headers, a.replay_id, e.event_type,
     micros(coalesce(a.finished_at, a.started_at)) as died_at,
     micros(a.replayed_at) as replayed_at";
 

@@ -84,7 +84,8 @@ pub(super) async fn event(
             micros(a.created_at) as created_at, micros(a.admitted_at) as admitted_at,
             micros(a.started_at) as started_at, micros(a.finished_at) as finished_at,
             micros(a.due_at) as due_at, micros(a.expires_at) as expires_at,
-            a.status, a.error, a.response_body, a.response_headers, a.replay_id
+            a.status, a.error, substring(a.response_body for 1024) as response_body,
+            a.response_headers, a.replay_id
         from (
             select * from ledger_of($1) l
             union all
@@ -134,7 +135,8 @@ pub(super) async fn attempts(
             micros(a.created_at) as created_at, micros(a.admitted_at) as admitted_at,
             micros(a.started_at) as started_at, micros(a.finished_at) as finished_at,
             micros(a.due_at) as due_at, micros(a.expires_at) as expires_at,
-            a.status, a.error, a.response_body, a.response_headers, a.replay_id
+            a.status, a.error, substring(a.response_body for 1024) as response_body,
+            a.response_headers, a.replay_id
         from (
             (
                 select * from ledger a

@@ -170,7 +170,8 @@ async fn views(
             micros(a.created_at) as created_at, micros(a.admitted_at) as admitted_at,
             micros(a.started_at) as started_at, micros(a.finished_at) as finished_at,
             micros(a.due_at) as due_at, micros(a.expires_at) as expires_at,
-            a.status, a.error, a.response_body, a.response_headers, a.replay_id
+            a.status, a.error, substring(a.response_body for 1024) as response_body,
+            a.response_headers, a.replay_id
         from attempts a
         where a.id = any($1) and a.tenant_id = $2
         order by a.id desc",

@@ -412,7 +412,8 @@ async fn last_started(
             micros(a.created_at) as created_at, micros(a.admitted_at) as admitted_at,
             micros(a.started_at) as started_at, micros(a.finished_at) as finished_at,
             micros(a.due_at) as due_at, micros(a.expires_at) as expires_at,
-            a.status, a.error, a.response_body, a.response_headers, a.replay_id
+            a.status, a.error, substring(a.response_body for 1024) as response_body,
+            a.response_headers, a.replay_id
         from (
             (
                 select * from starts a

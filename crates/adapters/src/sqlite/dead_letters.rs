@@ -15,7 +15,7 @@ use super::rows::{all, first, maybe_time, time, word};
 const ONE: &str = "
     -- dead_letter
     select a.id, a.event_id, a.destination_id, a.try_number, a.state, a.dead_letter, a.created_at,
-        a.admitted_at, a.started_at, a.finished_at, a.status, a.error, a.response_body, a.replay_id,
+        a.admitted_at, a.started_at, a.finished_at, a.status, a.error, substr(a.response_body, 1, 1024), a.replay_id,
         a.response_headers, a.due_at, a.expires_at, e.event_type,
         coalesce(a.finished_at, a.started_at), a.replayed_at
     from ledger a left join events e on e.id = a.event_id

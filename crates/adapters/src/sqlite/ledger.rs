@@ -15,7 +15,8 @@ const EVENT_ATTEMPTS: u32 = 1_000;
 
 const VIEW: &str = "
     select id, event_id, destination_id, try_number, state, dead_letter, created_at, admitted_at,
-        started_at, finished_at, status, error, response_body, replay_id, response_headers,
+        started_at, finished_at, status, error, substr(response_body, 1, 1024), replay_id,
+        response_headers,
         due_at, expires_at
     from attempts";
 

@@ -62,7 +62,8 @@ pub struct Attempt {
     pub status: Option<u16>,
     /// Why it failed.
     pub error: Option<String>,
-    /// The beginning of the response body.
+    /// The beginning of the response body: in lists its first 1,024 bytes, of one attempt
+    /// 16 KiB.
     pub response_body: Option<String>,
     /// Headers of the response, beside a body and where it was no success; names in lower
     /// case. What may let somebody in is `hidden`.

@@ -66,6 +66,20 @@ pub async fn a_success_is_final(world: &World) {
     assert_eq!(world.store.fleet().await.unwrap().outstanding, 0);
 }
 
+/// A thousand attempts are read at once, and each may have 16 KiB.
+pub async fn a_list_shows_the_beginning_of_a_body(world: &World) {
+    let (worker, destination, permit) = one_start(world).await;
+    let long = Outcome {
+        response_body: "0123456789abcdef".repeat(1_024).into(),
+        ..world.outcome(&permit, FAILED, NextTry::None)
+    };
+    let recorded = world.store.record_outcomes(worker, &[long]).await;
+    recorded.unwrap();
+    let attempts = world.attempts(destination).await;
+    let shown = attempts[0].response_body.as_deref();
+    assert_eq!(shown, Some("0123456789abcdef".repeat(64).as_str()));
+}
+
 /// The next try of the same event, due so long after the end, and a wake for
 /// then.
 pub async fn a_failure_adds_a_retry_that_is_due_later(world: &World) {
