@@ -60,6 +60,7 @@ mod standing;
 mod statistics;
 mod sure;
 mod tenants;
+mod typed;
 mod visitor;
 mod words;
 
