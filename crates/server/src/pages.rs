@@ -44,6 +44,7 @@ mod fleet;
 mod frame;
 mod guard;
 mod guest;
+mod keys;
 mod latency;
 mod links;
 mod live;
@@ -59,7 +60,9 @@ mod sign_in;
 mod standing;
 mod statistics;
 mod sure;
+mod tenant;
 mod tenants;
+mod tiers;
 mod typed;
 mod visitor;
 mod words;
@@ -177,20 +180,28 @@ pub fn router(pages: Pages) -> Router {
         .with_state(pages)
 }
 
-/// Tenants, their keys and their links.
+/// Tenants, their keys and their links, and their tiers.
 fn of_tenants() -> Router<Pages> {
     Router::new()
         .route(
             "/dashboard/tenants",
             get(tenants::list).post(tenants::create),
         )
-        .route("/dashboard/tenants/{id}", get(tenants::show))
-        .route("/dashboard/tenants/{id}/open", post(tenants::open))
-        .route("/dashboard/tenants/{id}/keys", post(tenants::create_key))
         .route(
-            "/dashboard/tenants/{id}/keys/{key}",
-            post(tenants::revoke_key),
+            "/dashboard/tenants/{id}",
+            get(tenant::show).post(tenant::save),
         )
+        .route("/dashboard/tenants/{id}/delete", post(tenant::delete))
+        .route("/dashboard/tenants/{id}/live", get(tenant::live))
+        .route("/dashboard/tenants/{id}/open", post(tenants::open))
+        .route("/dashboard/tenants/{id}/keys", post(keys::create))
+        .route("/dashboard/tenants/{id}/keys/{key}", post(keys::revoke))
+        .route("/dashboard/tiers", get(tiers::list).post(tiers::create))
+        .route(
+            "/dashboard/tiers/{name}",
+            get(tiers::show).post(tiers::save),
+        )
+        .route("/dashboard/tiers/{name}/delete", post(tiers::delete))
         .route("/dashboard/tenants/{id}/links", post(links::make))
         .route("/dashboard/tenants/{id}/links/{link}", post(links::end))
         .route("/dashboard/links", get(links::own).post(links::make_own))

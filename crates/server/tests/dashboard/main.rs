@@ -8,6 +8,24 @@
 
 #![cfg(test)]
 
+/// Tests over a world on each store.
+macro_rules! on_both {
+    ($($test:ident)+) => {
+        mod sqlite {
+            $(#[tokio::test]
+            async fn $test() {
+                super::$test(&super::World::over(super::Place::sqlite()).await).await;
+            })+
+        }
+        mod postgres {
+            $(#[tokio::test]
+            async fn $test() {
+                super::$test(&super::World::over(super::Place::postgres().await).await).await;
+            })+
+        }
+    };
+}
+
 #[path = "../support/ask.rs"]
 mod ask;
 mod browser;
@@ -17,5 +35,6 @@ mod guests;
 mod place;
 mod portal;
 mod site;
+mod tenancy;
 mod visit;
 mod walk;

@@ -10,23 +10,6 @@ use crate::visit::{ADMIN, HOST, Visitor, World};
 const ALERTS: &str = "/dashboard/alerts";
 const OF_TENANTS: &str = "/dashboard/tenants";
 
-macro_rules! on_both {
-    ($($test:ident)+) => {
-        mod sqlite {
-            $(#[tokio::test]
-            async fn $test() {
-                super::$test(&super::World::over(super::Place::sqlite()).await).await;
-            })+
-        }
-        mod postgres {
-            $(#[tokio::test]
-            async fn $test() {
-                super::$test(&super::World::over(super::Place::postgres().await).await).await;
-            })+
-        }
-    };
-}
-
 on_both! {
     another_tenants_session_reaches_nothing
     a_form_needs_its_sessions_token_and_our_origin
