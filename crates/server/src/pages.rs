@@ -46,6 +46,7 @@ mod guard;
 mod guest;
 mod keys;
 mod latency;
+mod limit_groups;
 mod links;
 mod live;
 mod names;
@@ -168,6 +169,7 @@ pub fn router(pages: Pages) -> Router {
         .route("/dashboard/audit", get(audit::show))
         .route("/dashboard/requests", get(requests::list))
         .route("/dashboard/requests/{id}", post(requests::decide))
+        .merge(of_limit_groups())
         .merge(of_tenants())
         .merge(of_alerts())
         .route_layer(middleware::from_fn(to_its_end))
@@ -178,6 +180,23 @@ pub fn router(pages: Pages) -> Router {
         ))
         .layer(middleware::from_fn_with_state(app, request_id::assign))
         .with_state(pages)
+}
+
+/// Limits that several destinations have together.
+fn of_limit_groups() -> Router<Pages> {
+    Router::new()
+        .route(
+            "/dashboard/limit-groups",
+            get(limit_groups::list).post(limit_groups::create),
+        )
+        .route(
+            "/dashboard/limit-groups/{name}",
+            get(limit_groups::show).post(limit_groups::save),
+        )
+        .route(
+            "/dashboard/limit-groups/{name}/delete",
+            post(limit_groups::delete),
+        )
 }
 
 /// Tenants, their keys and their links, and their tiers.

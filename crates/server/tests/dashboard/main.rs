@@ -30,6 +30,7 @@ macro_rules! on_both {
 mod ask;
 mod browser;
 mod driver;
+mod groups;
 mod guests;
 #[path = "../isolation/place.rs"]
 mod place;
