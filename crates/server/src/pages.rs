@@ -36,6 +36,7 @@ mod audit;
 mod change;
 mod chart;
 mod dead_letters;
+mod describe;
 mod destination;
 mod edit;
 mod event_types;
@@ -68,8 +69,16 @@ mod typed;
 mod visitor;
 mod words;
 
-/// The largest form.
-pub(crate) const MAX_FORM_BYTES: usize = 64 * 1_024;
+/// The largest form, but for those of the catalogue.
+const MAX_FORM_BYTES: usize = 64 * 1_024;
+
+/// The largest form that goes to this path.
+pub(crate) fn max_form_bytes(path: &str) -> usize {
+    match path.starts_with("/dashboard/event-types") {
+        true => describe::MAX_BYTES,
+        false => MAX_FORM_BYTES,
+    }
+}
 
 /// How long a page may take; an event stream only until it begins.
 const PAGE_TIMEOUT: Duration = Duration::from_secs(30);
@@ -157,8 +166,6 @@ pub fn router(pages: Pages) -> Router {
         .route("/dashboard/events", get(events::list))
         .route("/dashboard/events/{id}", get(events::show))
         .route("/dashboard/events/{id}/resend", post(resend::event))
-        .route("/dashboard/event-types", get(event_types::list))
-        .route("/dashboard/event-types/{name}", get(event_types::show))
         .route("/dashboard/dead-letters", get(dead_letters::list))
         .route("/dashboard/replays", post(dead_letters::replay))
         .route("/dashboard/replays/{id}", get(dead_letters::progress))
@@ -170,6 +177,7 @@ pub fn router(pages: Pages) -> Router {
         .route("/dashboard/requests", get(requests::list))
         .route("/dashboard/requests/{id}", post(requests::decide))
         .merge(of_limit_groups())
+        .merge(of_event_types())
         .merge(of_tenants())
         .merge(of_alerts())
         .route_layer(middleware::from_fn(to_its_end))
@@ -196,6 +204,24 @@ fn of_limit_groups() -> Router<Pages> {
         .route(
             "/dashboard/limit-groups/{name}/delete",
             post(limit_groups::delete),
+        )
+}
+
+/// The catalogue of event types.
+fn of_event_types() -> Router<Pages> {
+    Router::new()
+        .route(
+            "/dashboard/event-types",
+            get(event_types::list).post(describe::create),
+        )
+        .route("/dashboard/event-types/{name}", get(event_types::show))
+        .route(
+            "/dashboard/event-types/{name}/edit",
+            get(describe::show).post(describe::save),
+        )
+        .route(
+            "/dashboard/event-types/{name}/delete",
+            post(describe::delete),
         )
 }
 

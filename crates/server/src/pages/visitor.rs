@@ -27,7 +27,7 @@ use subtle::ConstantTimeEq;
 
 use super::guest::{Guest, is_guest, is_in_frame};
 use super::refused::Refused;
-use super::{MAX_FORM_BYTES, Pages};
+use super::{Pages, max_form_bytes};
 use crate::api::body;
 use crate::service::bulkhead::Place;
 use crate::service::links::digest;
@@ -246,7 +246,7 @@ async fn form_of(
         return Err(Refused::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, words));
     }
     let most = match tenant {
-        Some(_) => MAX_FORM_BYTES,
+        Some(_) => max_form_bytes(request.uri().path()),
         None => MAX_STRANGERS_FORM_BYTES,
     };
     let read = body::form(&pages.0.app, request, tenant, most).await;

@@ -29,6 +29,7 @@ macro_rules! on_both {
 #[path = "../support/ask.rs"]
 mod ask;
 mod browser;
+mod catalogue;
 mod driver;
 mod groups;
 mod guests;
