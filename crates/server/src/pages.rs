@@ -36,6 +36,7 @@ mod audit;
 mod change;
 mod chart;
 mod dead_letters;
+mod delivery;
 mod describe;
 mod destination;
 mod edit;

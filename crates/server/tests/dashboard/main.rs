@@ -30,6 +30,7 @@ macro_rules! on_both {
 mod ask;
 mod browser;
 mod catalogue;
+mod delivery;
 mod driver;
 mod groups;
 mod guests;
