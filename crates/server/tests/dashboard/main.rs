@@ -37,6 +37,7 @@ mod guests;
 #[path = "../isolation/place.rs"]
 mod place;
 mod portal;
+mod routes;
 mod site;
 mod tenancy;
 mod visit;
