@@ -135,6 +135,11 @@ impl App {
         self.0.manage.take(tenant)
     }
 
+    /// Forgets what it knows of the tenants that platforms act for: one was changed.
+    pub(crate) fn forget_tenants(&self) {
+        self.0.acting.forget();
+    }
+
     /// What administrators do.
     pub(crate) fn tenancy(&self) -> &Arc<Tenancy> {
         &self.0.tenancy

@@ -36,6 +36,8 @@ mod audit;
 mod change;
 mod chart;
 mod dead_letters;
+mod delivery;
+mod describe;
 mod destination;
 mod edit;
 mod event_types;
@@ -44,7 +46,9 @@ mod fleet;
 mod frame;
 mod guard;
 mod guest;
+mod keys;
 mod latency;
+mod limit_groups;
 mod links;
 mod live;
 mod names;
@@ -59,12 +63,23 @@ mod sign_in;
 mod standing;
 mod statistics;
 mod sure;
+mod tenant;
 mod tenants;
+mod tiers;
+mod typed;
 mod visitor;
 mod words;
 
-/// The largest form.
-pub(crate) const MAX_FORM_BYTES: usize = 64 * 1_024;
+/// The largest form, but for those of the catalogue.
+const MAX_FORM_BYTES: usize = 64 * 1_024;
+
+/// The largest form that goes to this path.
+pub(crate) fn max_form_bytes(path: &str) -> usize {
+    match path.starts_with("/dashboard/event-types") {
+        true => describe::MAX_BYTES,
+        false => MAX_FORM_BYTES,
+    }
+}
 
 /// How long a page may take; an event stream only until it begins.
 const PAGE_TIMEOUT: Duration = Duration::from_secs(30);
@@ -152,8 +167,6 @@ pub fn router(pages: Pages) -> Router {
         .route("/dashboard/events", get(events::list))
         .route("/dashboard/events/{id}", get(events::show))
         .route("/dashboard/events/{id}/resend", post(resend::event))
-        .route("/dashboard/event-types", get(event_types::list))
-        .route("/dashboard/event-types/{name}", get(event_types::show))
         .route("/dashboard/dead-letters", get(dead_letters::list))
         .route("/dashboard/replays", post(dead_letters::replay))
         .route("/dashboard/replays/{id}", get(dead_letters::progress))
@@ -164,6 +177,8 @@ pub fn router(pages: Pages) -> Router {
         .route("/dashboard/audit", get(audit::show))
         .route("/dashboard/requests", get(requests::list))
         .route("/dashboard/requests/{id}", post(requests::decide))
+        .merge(of_limit_groups())
+        .merge(of_event_types())
         .merge(of_tenants())
         .merge(of_alerts())
         .route_layer(middleware::from_fn(to_its_end))
@@ -176,20 +191,63 @@ pub fn router(pages: Pages) -> Router {
         .with_state(pages)
 }
 
-/// Tenants, their keys and their links.
+/// Limits that several destinations have together.
+fn of_limit_groups() -> Router<Pages> {
+    Router::new()
+        .route(
+            "/dashboard/limit-groups",
+            get(limit_groups::list).post(limit_groups::create),
+        )
+        .route(
+            "/dashboard/limit-groups/{name}",
+            get(limit_groups::show).post(limit_groups::save),
+        )
+        .route(
+            "/dashboard/limit-groups/{name}/delete",
+            post(limit_groups::delete),
+        )
+}
+
+/// The catalogue of event types.
+fn of_event_types() -> Router<Pages> {
+    Router::new()
+        .route(
+            "/dashboard/event-types",
+            get(event_types::list).post(describe::create),
+        )
+        .route("/dashboard/event-types/{name}", get(event_types::show))
+        .route(
+            "/dashboard/event-types/{name}/edit",
+            get(describe::show).post(describe::save),
+        )
+        .route(
+            "/dashboard/event-types/{name}/delete",
+            post(describe::delete),
+        )
+}
+
+/// Tenants, their keys and their links, and their tiers.
 fn of_tenants() -> Router<Pages> {
     Router::new()
         .route(
             "/dashboard/tenants",
             get(tenants::list).post(tenants::create),
         )
-        .route("/dashboard/tenants/{id}", get(tenants::show))
-        .route("/dashboard/tenants/{id}/open", post(tenants::open))
-        .route("/dashboard/tenants/{id}/keys", post(tenants::create_key))
         .route(
-            "/dashboard/tenants/{id}/keys/{key}",
-            post(tenants::revoke_key),
+            "/dashboard/tenants/{id}",
+            get(tenant::show).post(tenant::save),
         )
+        .route("/dashboard/tenants/{id}/delete", post(tenant::delete))
+        .route("/dashboard/tenants/{id}/live", get(tenant::live))
+        .route("/dashboard/tenants/{id}/open", post(tenants::open))
+        .route("/dashboard/tenants/{id}/keys", post(keys::create))
+        .route("/dashboard/tenants/{id}/keys/{key}", post(keys::revoke))
+        .route("/dashboard/tiers", get(tiers::list).post(tiers::create))
+        .route(
+            "/dashboard/tiers/{name}",
+            get(tiers::show).post(tiers::save),
+        )
+        .route("/dashboard/tiers/{name}/delete", post(tiers::delete))
         .route("/dashboard/tenants/{id}/links", post(links::make))
         .route("/dashboard/tenants/{id}/links/{link}", post(links::end))
         .route("/dashboard/links", get(links::own).post(links::make_own))

@@ -34,6 +34,7 @@ pub mod bulkhead;
 pub mod ceilings;
 pub mod compliance;
 pub mod credentials;
+pub mod delivery;
 pub mod error;
 pub mod event;
 pub mod event_types;
@@ -63,6 +64,7 @@ pub mod whose;
 
 pub use backlog::{CancelCursor, CancelDraft, CancelledPart};
 use credentials::{CertificateDraft, ClientDraft, Wanted};
+pub use delivery::DeliveryDraft;
 pub use error::ServiceError;
 pub use event::EventDraft;
 pub use health::StateAndHealth;

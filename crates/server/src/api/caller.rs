@@ -96,7 +96,7 @@ impl Caller {
 
     /// Forgets what it knows of the tenants that platforms act for: one was changed.
     pub(super) fn forget_tenants(&self) {
-        self.app.0.acting.forget();
+        self.app.forget_tenants();
     }
 
     /// What the caller's tenant can do: for work that outlives the handler.

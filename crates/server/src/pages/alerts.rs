@@ -18,8 +18,8 @@ use zeroize::Zeroizing;
 use super::frame::{Frame, rendered};
 use super::refused::Refused;
 use super::sure::{self, Question};
-use super::visitor::{Fields, Posted, Visitor};
-use super::{Asked, Pages, words};
+use super::visitor::{Posted, Visitor};
+use super::{Asked, Pages, typed, words};
 use crate::hidden::Hidden;
 use crate::service::Service;
 use crate::service::notices::AddressDraft;
@@ -213,7 +213,7 @@ fn raised(watch: &TenantWatch) -> Vec<(&'static str, String)> {
 /// Each field is set, an empty one to its default.
 async fn change(pages: &Pages, whose: Whose, posted: &Posted) -> Result<Redirect, Refused> {
     posted.visitor.needs(Scope::Manage)?;
-    let number = |name: &str| number(&posted.fields, name).map(Some);
+    let number = |name: &str| typed::number(&posted.fields, name).map(Some);
     let change = TenantAlertsChange {
         success_percent: number("success_percent")?,
         success_seconds: number("success_seconds")?,
@@ -221,11 +221,6 @@ async fn change(pages: &Pages, whose: Whose, posted: &Posted) -> Result<Redirect
     };
     whose.service(pages).change_tenant_alerts(change).await?;
     Ok(Redirect::to(&whose.path))
-}
-
-fn number(fields: &Fields, name: &str) -> Result<Option<u32>, Refused> {
-    let parsed = fields.get(name).map(str::parse).transpose();
-    parsed.map_err(|_bad| Refused::invalid(format!("{name}: must be a whole number")))
 }
 
 async fn add(pages: &Pages, whose: Whose, posted: &Posted) -> Result<Redirect, Refused> {
@@ -243,7 +238,7 @@ async fn add(pages: &Pages, whose: Whose, posted: &Posted) -> Result<Redirect, R
     let form = fields.get("form").unwrap_or_default();
     let form = (NoticeForm::ALL.into_iter()).find(|one| one.as_str() == form);
     let ticked = |one: &OperationalType| fields.has(&format!("{TYPE}{}", one.as_str()));
-    let pause = number(fields, "every_seconds")?;
+    let pause: Option<u32> = typed::number(fields, "every_seconds")?;
     let address = fields.get("address").unwrap_or_default();
     let draft = AddressDraft {
         form: form.ok_or_else(|| Refused::invalid("form: must be email or slack"))?,

@@ -10,7 +10,6 @@ use axum::response::{Html, IntoResponse, Response};
 use domain::access::Scope;
 use domain::ceiling::Ceiling;
 use domain::destination::DestinationState;
-use domain::limit::Shape;
 use domain::policy::{LimitSettings, Rate};
 use engine::ports::Destination;
 
@@ -18,7 +17,7 @@ use super::destination::{Beside, done, page, parsed};
 use super::refused::Refused;
 use super::sure::{self, Question};
 use super::visitor::{Fields, Posted, Visitor};
-use super::{Asked, Pages, preview, words};
+use super::{Asked, Pages, preview, typed, words};
 use crate::service::secrets::{DEFAULT_OVERLAP, MAX_OVERLAP, SecretDraft};
 use crate::service::{DestinationEdit, LimitsChange};
 
@@ -127,10 +126,7 @@ async fn pausing(
 fn change(fields: &Fields) -> Result<LimitsChange, Refused> {
     let mut numbers = [None; 6];
     for (number, name) in numbers.iter_mut().zip(NUMBERS) {
-        let parsed = fields.get(name).map(str::parse).transpose();
-        *number = parsed.map_err(|_not_a_number| {
-            Refused::invalid(format!("{name}: must be a whole number, or empty"))
-        })?;
+        *number = typed::number(fields, name)?;
     }
     let [
         per_second,
@@ -140,8 +136,7 @@ fn change(fields: &Fields) -> Result<LimitsChange, Refused> {
         burst,
         max_in_flight,
     ] = numbers.map(Some);
-    let shape = fields.get("shape").map(str::parse::<Shape>).transpose();
-    let shape = shape.map_err(|_unknown| Refused::invalid("shape: no such shape"))?;
+    let shape = typed::shape(fields)?;
     Ok(LimitsChange {
         per_second,
         per_minute,

@@ -7,7 +7,6 @@ use axum::extract::{Path, Query, State};
 use axum::response::{Html, IntoResponse, Redirect, Response};
 use domain::filter::Filter;
 use domain::ids::{AttemptId, DestinationId, TenantId};
-use domain::limit::Shape;
 use domain::policy::LimitSettings;
 use domain::time::Timestamp;
 use engine::ports::{AttemptView, Destination, LimitHistory};
@@ -23,9 +22,10 @@ use super::outcomes::{self, Drawn, Over};
 use super::preview::{self, Preview};
 use super::refused::Refused;
 use super::standing::{self, Standing};
+use super::typed::Number;
 use super::visitor::Visitor;
 use super::words::{self, NONE};
-use super::{Asked, Pages, live, resend, statistics};
+use super::{Asked, Pages, live, resend, statistics, typed};
 use crate::service::Described;
 
 /// How often the chart is drawn again.
@@ -57,7 +57,7 @@ struct Page {
     statistics: [statistics::Line; 2],
     latency: Latency,
     size: String,
-    limits: Vec<Field>,
+    limits: Vec<Number>,
     inherits: bool,
     shape: &'static str,
     shapes: [(&'static str, &'static str); 3],
@@ -76,13 +76,6 @@ struct Page {
     notice: String,
     /// Types of which the catalogue has an example to send.
     examples: Vec<String>,
-}
-
-/// A number of the form.
-pub(super) struct Field {
-    pub(super) name: &'static str,
-    pub(super) label: &'static str,
-    pub(super) value: String,
 }
 
 /// An attempt in a list.
@@ -238,11 +231,7 @@ pub(super) async fn page(
         limits: fields(&shown),
         inherits: shown.inherits(),
         shape: shown.shape.unwrap_or_default().as_str(),
-        shapes: [
-            (Shape::SlidingWindow.as_str(), "sliding window"),
-            (Shape::TokenBucket.as_str(), "token bucket"),
-            (Shape::LeakyBucket.as_str(), "leaky bucket, evenly spaced"),
-        ],
+        shapes: typed::SHAPES,
         lasts: preview::LASTS,
         last: (beside.preview.as_ref()).map_or(preview::DEFAULT, |preview| preview.last),
         ceiling: match visitor.is_operator() {
@@ -279,12 +268,11 @@ async fn standing(pages: &Pages, destination: Destination) -> Result<Standing, R
     one.ok_or_else(|| Refused::not_found("destination"))
 }
 
-fn fields(limits: &LimitSettings) -> Vec<Field> {
-    let text = |number: Option<u32>| number.map_or(String::new(), |number| number.to_string());
-    let field = |name, label, number| Field {
+fn fields(limits: &LimitSettings) -> Vec<Number> {
+    let field = |name, label, number| Number {
         name,
         label,
-        value: text(number),
+        value: typed::shown(number),
     };
     vec![
         field("per_second", "per second", limits.per_second),

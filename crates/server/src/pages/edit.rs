@@ -9,12 +9,10 @@ use domain::access::Scope;
 use domain::credentials::{ClientAuth, UnknownClientAuth};
 use domain::destination::DestinationState;
 use domain::event_types::ListedEventType;
-use domain::handshake::Handshake;
 use domain::ids::DestinationId;
 use domain::limit_group::{GroupName, InvalidGroupName, MAX_GROUPS};
 use domain::policy::LimitSettings;
 use engine::ports::Destination;
-use http::StatusCode;
 use serde_json::Value;
 use zeroize::Zeroizing;
 
@@ -24,7 +22,7 @@ use super::frame::{Frame, rendered};
 use super::refused::Refused;
 use super::sure::{self, Question};
 use super::visitor::{Fields, Posted, Visitor};
-use super::{Asked, Pages};
+use super::{Asked, Pages, delivery, typed};
 use crate::hidden::Hidden;
 use crate::service::credentials::{CertificateDraft, ClientDraft};
 use crate::service::secrets::{MadeSecret, SecretDraft};
@@ -70,6 +68,8 @@ struct Form {
     audience: String,
     client_auth: String,
     limit_group: String,
+    external_id: String,
+    delivery: delivery::Form,
 }
 
 /// Before the name of a type that can be ticked.
@@ -95,10 +95,12 @@ impl Form {
             audience: text("audience"),
             client_auth: text("client_auth"),
             limit_group: text("limit_group"),
+            external_id: text("external_id"),
+            delivery: delivery::Form::of(fields),
         }
     }
 
-    fn of_destination(destination: &Destination) -> Self {
+    fn of_destination(destination: &Destination, delivery: delivery::Form) -> Self {
         let filter = destination.filter.as_ref();
         Self {
             name: destination.name.clone(),
@@ -107,6 +109,8 @@ impl Form {
             filter: filter.map_or(String::new(), ToString::to_string),
             limit_group: (destination.limit_group.as_ref())
                 .map_or(String::new(), ToString::to_string),
+            external_id: typed::shown((destination.external_id.as_ref()).map(|id| id.as_str())),
+            delivery,
             ..Self::of(&Fields::default())
         }
     }
@@ -168,7 +172,7 @@ impl Form {
 }
 
 /// Between commas or spaces.
-fn words(text: &str) -> Vec<String> {
+pub(super) fn words(text: &str) -> Vec<String> {
     let words = text.split(|one: char| one == ',' || one.is_whitespace());
     let words = words.filter(|word| !word.is_empty());
     words.map(str::to_owned).collect()
@@ -282,40 +286,50 @@ pub(super) async fn create(
     visitor.needs(Scope::Manage)?;
     let form = Form::of(&fields);
     let service = pages.service(visitor.tenant());
-    let (described, made) = match created(&service, &form, &fields).await {
+    let created = async {
+        let delivery = delivery::wanted(&fields)?.unwrap_or_default();
+        let created = created(&service, &form, (&fields, &delivery)).await?;
+        Ok((created, delivery))
+    };
+    let ((described, made), delivery) = match created.await {
         Ok(created) => created,
         Err(refused) => {
-            let problem = Some(refused.said()?);
-            return wrong(&adding(&pages, &visitor, form, problem).await?);
+            let problem = Some(Refused::said(refused)?);
+            return typed::again(&adding(&pages, &visitor, form, problem).await?);
         }
     };
+    let id = described.destination.id;
+    let mut notice = "Added. Its tier's limits hold until you set its own.".to_owned();
+    // It is there by now, and its secret is not shown again.
+    if let Err(error) = service.set_delivery(id, delivery.draft).await {
+        notice.push_str(&format!(" Its retries and batches were not set: {error}."));
+    }
     let beside = Beside {
         new_secret: made.shown_once.map(|secret| secret.expose().to_owned()),
-        notice: "Added. Its tier's limits hold until you set its own.".to_owned(),
+        notice,
         ..Beside::default()
     };
-    let id = described.destination.id;
     Ok(page(&pages, &visitor, id, beside).await?.into_response())
 }
 
 async fn created(
     service: &Service,
     form: &Form,
-    fields: &Fields,
+    (fields, delivery): (&Fields, &delivery::Wanted),
 ) -> Result<(Described, MadeSecret), Refused> {
     let draft = DestinationDraft {
-        external_id: None,
+        external_id: typed::external_id(fields)?,
         name: form.name.clone(),
         url: form.url.clone(),
         event_types: form.event_types(),
         filter: filter(form)?,
         limits: LimitSettings::default(),
-        pass_traceparent: false,
+        pass_traceparent: delivery.pass_traceparent,
         secret: SecretDraft {
             own: None,
             kind: None,
         },
-        handshake: Handshake::default(),
+        handshake: delivery.handshake,
         limit_group: group(form)?,
         headers: Some(headers(fields)?),
         client_certificate: Some(certificate(fields)),
@@ -345,7 +359,14 @@ async fn filled(
     let described = service.destination(id).await?;
     let destination = described.destination;
     let title = format!("Change {}", destination.called());
-    let mut form = typed.unwrap_or_else(|| Form::of_destination(&destination));
+    let mut form = match typed {
+        Some(form) => form,
+        None => {
+            let (rules, batches) = (service.retry_rules(id).await?, service.batches(id).await?);
+            let delivery = delivery::Form::of_destination(&destination, &rules, &batches);
+            Form::of_destination(&destination, delivery)
+        }
+    };
     let offered = event_types::offered(&service).await?;
     Ok(Page {
         frame: Frame::of(pages, visitor, (&title, PART)).await?,
@@ -376,7 +397,7 @@ pub(super) async fn save(
     let form = Form::of(&fields);
     match changed(&pages.service(visitor.tenant()), id, &form, &fields).await {
         Ok(()) => Ok(done(id, "changed")),
-        Err(refused) => wrong(&Page {
+        Err(refused) => typed::again(&Page {
             problem: Some(refused.said()?),
             ..filled(&pages, &visitor, id, Some(form)).await?
         }),
@@ -389,29 +410,32 @@ async fn changed(
     form: &Form,
     fields: &Fields,
 ) -> Result<(), Refused> {
+    let delivery = delivery::wanted(fields)?;
+    let now = service.destination(id).await?.destination;
     let headers = match fields.has("replace_headers") {
         true => Some(headers(fields)?),
         false => None,
     };
     let edit = DestinationEdit {
+        external_id: typed::another_external_id(fields, now.external_id.as_ref())?,
         name: Some(form.name.clone()),
         url: Some(form.url.clone()),
         event_types: Some(form.event_types()),
         filter: Some(filter(form)?),
         limits: LimitsChange::default(),
         limit_group: Some(group(form)?),
+        pass_traceparent: delivery.as_ref().map(|wanted| wanted.pass_traceparent),
+        handshake: delivery.as_ref().map(|wanted| wanted.handshake),
         headers,
         client_certificate: set_or_removed(certificate(fields), fields.has("remove_certificate")),
         oauth2: set_or_removed(form.client(fields)?, fields.has("remove_oauth2")),
         ..DestinationEdit::default()
     };
     service.change_destination(id, edit).await?;
+    if let Some(wanted) = delivery {
+        service.set_delivery(id, wanted.draft).await?;
+    }
     Ok(())
-}
-
-/// The form again, with what is wrong.
-fn wrong(page: &Page) -> Result<Response, Refused> {
-    Ok((StatusCode::UNPROCESSABLE_ENTITY, rendered(page)?).into_response())
 }
 
 pub(super) async fn delete(

@@ -1,27 +1,28 @@
-//! The catalogue of event types, to be read.
+//! The catalogue of event types, as everybody reads it.
 
 use axum::extract::{Path, Query, State};
 use axum::response::Html;
-use domain::access::Scope;
 use domain::event_types::{EventType, ListedEventType, MAX_TYPES};
 use engine::ports::WantedEventTypes;
 use serde::Deserialize;
 
-use super::Asked;
+use super::describe::Form;
 use super::frame::{Frame, rendered};
 use super::refused::Refused;
-use super::visitor::Visitor;
+use super::visitor::{Fields, Visitor};
+use super::{Asked, Pages, words};
 use crate::service::{Service, ServiceError};
 
-const PART: &str = "/dashboard/event-types";
+pub(super) const PART: &str = "/dashboard/event-types";
 
 /// Types on a page.
 const LINES: u32 = 100;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct After {
+pub(super) struct Wanted {
     after: String,
+    done: String,
 }
 
 struct Line {
@@ -31,28 +32,49 @@ struct Line {
 
 #[derive(askama::Template)]
 #[template(path = "event_types.html")]
-struct Page {
+pub(super) struct Page {
     frame: Frame,
     lines: Vec<Line>,
     next: Option<String>,
+    /// What is typed of one that is to be described.
+    form: Form,
+    problem: Option<String>,
+    notice: &'static str,
 }
 
-/// Operators see those that are archived, too.
 pub(super) async fn list(
     State(pages): Asked,
     visitor: Visitor,
-    Query(query): Query<After>,
+    Query(query): Query<Wanted>,
 ) -> Result<Html<String>, Refused> {
+    let after = Some(query.after).filter(|after| !after.is_empty());
+    let form = (Form::of(&Fields::default()), None);
+    rendered(&Page {
+        notice: match query.done.as_str() {
+            "deleted" => "Deleted.",
+            _ => "",
+        },
+        ..listed(&pages, &visitor, after, form).await?
+    })
+}
+
+/// Operators see those that are archived, too.
+pub(super) async fn listed(
+    pages: &Pages,
+    visitor: &Visitor,
+    after: Option<String>,
+    (form, problem): (Form, Option<String>),
+) -> Result<Page, Refused> {
     let wanted = WantedEventTypes {
-        archived: visitor.may(Scope::Admin),
-        after: Some(query.after).filter(|after| !after.is_empty()),
+        archived: visitor.is_operator(),
+        after,
         limit: LINES,
     };
     let found = pages.service(visitor.tenant()).event_types(wanted).await?;
     let full = found.len() >= LINES as usize;
     let next = found.last().filter(|_| full).map(|last| last.name.clone());
-    rendered(&Page {
-        frame: Frame::of(&pages, &visitor, ("Event types", PART)).await?,
+    Ok(Page {
+        frame: Frame::of(pages, visitor, ("Event types", PART)).await?,
         lines: (found.into_iter())
             .map(|one| Line {
                 path: path(&one.name),
@@ -60,6 +82,9 @@ pub(super) async fn list(
             })
             .collect(),
         next,
+        form,
+        problem,
+        notice: "",
     })
 }
 
@@ -67,27 +92,45 @@ pub(super) async fn list(
 #[template(path = "event_type.html")]
 struct TypePage {
     frame: Frame,
+    path: String,
     one: EventType,
+    notice: &'static str,
 }
 
 pub(super) async fn show(
     State(pages): Asked,
     visitor: Visitor,
     Path(name): Path<String>,
+    Query(query): Query<Wanted>,
 ) -> Result<Html<String>, Refused> {
-    let one = match pages.service(visitor.tenant()).event_type(&name).await {
-        Err(ServiceError::Invalid { .. }) => return Err(Refused::not_found("event type")),
-        found => found?,
-    };
+    let one = found(&pages, &visitor, &name).await?;
     rendered(&TypePage {
         frame: Frame::of(&pages, &visitor, (&one.name, PART)).await?,
+        path: path(&one.name),
+        notice: match query.done.as_str() {
+            "described" => "Described. Customers read it here, and choose it.",
+            "changed" => "Changed.",
+            _ => "",
+        },
         one,
     })
 }
 
-/// Of all that a type's name has, only a slash means something in a path.
-fn path(name: &str) -> String {
-    format!("{PART}/{}", name.replace('/', "%2F"))
+/// All of one; what is no name is none.
+pub(super) async fn found(
+    pages: &Pages,
+    visitor: &Visitor,
+    name: &str,
+) -> Result<EventType, Refused> {
+    match pages.service(visitor.tenant()).event_type(name).await {
+        Err(ServiceError::Invalid { .. }) => Err(Refused::not_found("event type")),
+        found => Ok(found?),
+    }
+}
+
+/// Where one is.
+pub(super) fn path(name: &str) -> String {
+    format!("{PART}/{}", words::in_path(name))
 }
 
 /// The types that are offered, by name.

@@ -27,7 +27,7 @@ use subtle::ConstantTimeEq;
 
 use super::guest::{Guest, is_guest, is_in_frame};
 use super::refused::Refused;
-use super::{MAX_FORM_BYTES, Pages};
+use super::{Pages, max_form_bytes};
 use crate::api::body;
 use crate::service::bulkhead::Place;
 use crate::service::links::digest;
@@ -145,11 +145,29 @@ pub(super) struct Posted {
 #[derive(Debug, Default)]
 pub(super) struct Fields(HashMap<String, String>);
 
+impl<const N: usize> From<[(&str, String); N]> for Fields {
+    /// As if somebody had typed these.
+    fn from(typed: [(&str, String); N]) -> Self {
+        let typed = typed.into_iter();
+        Self(typed.map(|(name, text)| (name.to_owned(), text)).collect())
+    }
+}
+
 impl Fields {
+    /// What stands in a field of the form.
+    pub(super) fn text(&self, name: &str) -> &str {
+        self.get(name).unwrap_or_default()
+    }
+
     /// A field without the spaces around it; empty is absent.
     pub(super) fn get(&self, name: &str) -> Option<&str> {
         let text = self.0.get(name).map(|text| text.trim());
         text.filter(|text| !text.is_empty())
+    }
+
+    /// A field with the spaces around it.
+    pub(super) fn as_typed(&self, name: &str) -> &str {
+        self.0.get(name).map_or("", String::as_str)
     }
 
     /// The names of all fields.
@@ -228,7 +246,7 @@ async fn form_of(
         return Err(Refused::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, words));
     }
     let most = match tenant {
-        Some(_) => MAX_FORM_BYTES,
+        Some(_) => max_form_bytes(request.uri().path()),
         None => MAX_STRANGERS_FORM_BYTES,
     };
     let read = body::form(&pages.0.app, request, tenant, most).await;

@@ -169,6 +169,12 @@ pub(super) fn ceiling(ceiling: &Ceiling) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
+/// A name, as it stands in a path.
+pub(super) fn in_path(name: &str) -> String {
+    let encoded: String = url::form_urlencoded::byte_serialize(name.as_bytes()).collect();
+    encoded.replace('+', "%20")
+}
+
 /// Attempts' states and replays', with a space for `_`.
 pub(super) fn state(word: &str) -> String {
     word.replace('_', " ")

@@ -78,9 +78,10 @@ async fn whole(request: Request) -> Result<Request, Problem> {
         return Ok(request);
     }
     let (head, body) = request.into_parts();
-    let body = timeout(FORM_WITHIN, to_bytes(body, pages::MAX_FORM_BYTES)).await;
+    let most = pages::max_form_bytes(head.uri.path());
+    let body = timeout(FORM_WITHIN, to_bytes(body, most)).await;
     let body = body.map_err(|_late| Problem::too_slow())?;
-    let body = body.map_err(|_large| Problem::too_large("body", pages::MAX_FORM_BYTES))?;
+    let body = body.map_err(|_large| Problem::too_large("body", most))?;
     Ok(Request::from_parts(head, Body::from(body)))
 }
 

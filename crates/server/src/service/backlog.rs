@@ -1,18 +1,17 @@
 //! Retry rules, cancelling and dead letters.
 
 use std::str::FromStr;
-use std::time::Duration;
 
 use domain::batch::BatchSettings;
 use domain::ids::{AttemptId, DestinationId};
-use domain::retry::{MAX_DELAY, RetrySettings};
+use domain::retry::RetrySettings;
 use domain::time::Timestamp;
 use engine::ports::{
     Backlog, CancelFrom, CancelStep, CancelledOne, DeadLetter, DeadLetterFilter, DeadLetterPage,
     DeadLetterPosition, RetryRules, Schedule, Wake,
 };
 
-use super::{Service, ServiceError, rules};
+use super::{Service, ServiceError, delivery, rules};
 
 /// Rows that one step of cancelling looks at.
 const CANCEL_STEP: u32 = 1_000;
@@ -88,15 +87,7 @@ impl Service {
         policy: RetrySettings,
         max_age_ms: Option<u64>,
     ) -> Result<RetryRules, ServiceError> {
-        let policy = policy.completed();
-        let refused = |field: &str, problem: String| ServiceError::invalid(field, problem);
-        (policy.validate()).map_err(|invalid| refused(invalid.field, invalid.problem))?;
-        let max_age = max_age_ms.map(Duration::from_millis);
-        if max_age.is_some_and(|age| age.is_zero() || age > MAX_DELAY) {
-            let problem = "must be between 1 and 30 days of milliseconds".to_owned();
-            return Err(refused("max_age_ms", problem));
-        }
-        let rules = RetryRules { policy, max_age };
+        let rules = delivery::rules(policy, max_age_ms)?;
         (self.backlog())
             .set_retry_rules(self.tenant, id, &rules)
             .await?;
@@ -115,8 +106,7 @@ impl Service {
         id: DestinationId,
         settings: BatchSettings,
     ) -> Result<BatchSettings, ServiceError> {
-        (settings.validate(None))
-            .map_err(|invalid| ServiceError::invalid(invalid.field, invalid.problem))?;
+        delivery::check_batches(&settings, None)?;
         (self.backlog())
             .set_batch_settings(self.tenant, id, &settings)
             .await?;

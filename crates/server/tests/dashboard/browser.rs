@@ -269,6 +269,13 @@ async fn a_destination_is_added_and_tried() {
     browser.until("h1", |text| text == "Change orders").await;
     browser.is_accessible("change").await;
     browser.fill("#url", &site.receiver.url(1)).await;
+    browser.click("#delivery summary").await;
+    browser.is_accessible("delivery").await;
+    let there = "document.querySelector('#delivery').scrollIntoView()";
+    browser.client.execute(there, vec![]).await.unwrap();
+    browser.picture("delivery").await;
+    browser.fill("#timeout_ms", "5000").await;
+    browser.fill("#max_tries", "3").await;
     browser.click("#save").await;
     browser.until("h1", |text| text == "orders").await;
     browser.click("#trial").await;
@@ -276,6 +283,66 @@ async fn a_destination_is_added_and_tried() {
     let says = |text: &str| text.contains("paceline.test") && text.contains("succeeded");
     browser.until("#main", says).await;
     browser.is_accessible("trial").await;
+    let retries = site.api("GET", &format!("/v1/destinations/{id}/retries"), json!({}));
+    assert_eq!(
+        (&retries["timeout_ms"], &retries["max_tries"]),
+        (&json!(5_000), &json!(3))
+    );
+    browser.is_quiet().await;
+    browser.end().await;
+}
+
+/// What was wrong stands there again, and the bar follows what is deleted.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tenant_gets_a_tier_of_its_own_and_is_deleted() {
+    let site = Site::start().await;
+    let browser = signed_in(&site).await;
+    look(&site, &browser, "/dashboard/tiers").await;
+    browser.fill("#name", "large").await;
+    browser.fill("#per_second", "50").await;
+    browser.fill("#ceiling_per_second", "0").await;
+    browser.click("#save").await;
+    let says = |text: &str| text.starts_with("ceiling.per_second: must be above 0");
+    browser.until("#problem", says).await;
+    browser.is_accessible("tiers again").await;
+    browser.was_refused("422").await;
+    assert_eq!(value(&browser, "#per_second").await, "50");
+    browser.fill("#ceiling_per_second", "75.5").await;
+    browser.click("#save").await;
+    browser.until("h1", |text| text == "Tier large").await;
+    assert_eq!(value(&browser, "#ceiling_per_second").await, "75.5");
+
+    look(&site, &browser, "/dashboard/tenants").await;
+    browser.fill("#name", "Acme").await;
+    browser.fill("#external_id", "acme").await;
+    browser.click("#save").await;
+    browser.until("h1", |text| text == "Acme").await;
+    let choose = "document.querySelector('#tier').value = 'large'";
+    browser.client.execute(choose, vec![]).await.unwrap();
+    browser.fill("#tenant-name", "Acme Ltd").await;
+    browser.click("#save").await;
+    browser
+        .until(".sub", |text| text.starts_with("Tier large"))
+        .await;
+    let acme = site.api("GET", "/v1/tenants/acme", json!({}));
+    assert_eq!(
+        (&acme["name"], &acme["tier"]),
+        (&json!("Acme Ltd"), &json!("large"))
+    );
+
+    browser.click("#delete").await;
+    browser
+        .until("h1", |text| {
+            text == "Delete Acme Ltd, with all that it has?"
+        })
+        .await;
+    browser.click("#sure").await;
+    let says = |text: &str| text.starts_with("It is being deleted, since");
+    browser.until("#deletion", says).await;
+    browser.until("#stream", |text| text == "Live.").await;
+    browser.until("#left", |text| text == "0").await;
+    browser.is_accessible("being deleted").await;
+    browser.picture("deletion").await;
     browser.is_quiet().await;
     browser.end().await;
 }
@@ -425,15 +492,19 @@ async fn every_page_is_quiet_and_accessible() {
         site.api("GET", &list, json!({}))["attempts"][0].clone()
     };
     let (event, attempt) = (newest(&orders), newest(&invoices));
-    let pages = pages(&orders, &event["event_id"], &attempt["id"]);
+    let replay = json!({"attempt_id": attempt["id"]});
+    let replay = &site.api("POST", "/v1/replays", replay)["replays"][0]["id"];
+    group(&site, &paused);
+    let pages = pages(&orders, &event["event_id"], &attempt["id"], replay);
     for (name, path, live) in &pages {
         look(&site, &browser, path).await;
         if *live {
             browser.until("#stream", |text| text == "Live.").await;
         }
+        browser.picture(name).await;
+        browser.unfold().await;
         browser.is_accessible(name).await;
         browser.is_quiet().await;
-        browser.picture(name).await;
         browser.is_walked_by_keyboard(name).await;
     }
     audit_as_a_file(&site, &browser).await;
@@ -458,6 +529,16 @@ fn describe(site: &Site) {
     site.api("POST", "/v1/event-types", paid);
     let refunded = json!({"name": "order.refunded", "description": "Money went back"});
     site.api("POST", "/v1/event-types", refunded);
+}
+
+/// A limit that this one has together with others, and is in for longer than a line.
+fn group(site: &Site, destination: &str) {
+    let limits = json!({"limits": {"per_second": 500, "per_day": 2_000}});
+    site.api("PUT", "/v1/limit-groups/reports.example", limits);
+    let path = format!("/v1/destinations/{destination}");
+    site.api("PATCH", &path, json!({"limit_group": "reports.example"}));
+    let long = format!("/v1/limit-groups/{}", "a-group-".repeat(12));
+    site.api("PUT", &long, json!({"limits": {"per_second": 1}}));
 }
 
 /// Somebody to be told of what does not happen here.
@@ -485,37 +566,54 @@ async fn audit_as_a_file(site: &Site, browser: &Browser) {
 }
 
 /// All pages with something on them: their names, where they are, and which are live.
-fn pages(destination: &str, event: &Value, attempt: &Value) -> Vec<(&'static str, String, bool)> {
-    let event = event.as_str().unwrap();
+fn pages(
+    destination: &str,
+    event: &Value,
+    attempt: &Value,
+    replay: &Value,
+) -> Vec<(&'static str, String, bool)> {
+    let (event, replay) = (event.as_str().unwrap(), replay.as_str().unwrap());
     let destination = format!("/dashboard/destinations/{destination}");
-    vec![
-        ("overview", "/dashboard".to_owned(), true),
-        ("fleet", "/dashboard/fleet".to_owned(), true),
-        ("attempts", format!("{destination}/attempts"), false),
-        ("change", format!("{destination}/edit"), false),
-        ("add", "/dashboard/destinations/new".to_owned(), false),
-        ("destination", destination, true),
-        ("events", "/dashboard/events".to_owned(), false),
-        ("event", format!("/dashboard/events/{event}"), false),
-        ("attempt", format!("/dashboard/attempts/{attempt}"), false),
-        ("event-types", "/dashboard/event-types".to_owned(), false),
+    let still = [
+        ("attempts", format!("{destination}/attempts")),
+        ("change", format!("{destination}/edit")),
+        ("add", "/dashboard/destinations/new".to_owned()),
+        ("events", "/dashboard/events".to_owned()),
+        ("event", format!("/dashboard/events/{event}")),
+        ("attempt", format!("/dashboard/attempts/{attempt}")),
+        ("event-types", "/dashboard/event-types".to_owned()),
+        ("event-type", "/dashboard/event-types/order.paid".to_owned()),
         (
-            "event-type",
-            "/dashboard/event-types/order.paid".to_owned(),
-            false,
+            "describe",
+            "/dashboard/event-types/order.paid/edit".to_owned(),
         ),
-        ("dead-letters", "/dashboard/dead-letters".to_owned(), false),
-        ("audit", "/dashboard/audit".to_owned(), false),
-        ("requests", "/dashboard/requests".to_owned(), false),
-        ("alerts", "/dashboard/alerts".to_owned(), false),
-        ("links", "/dashboard/links".to_owned(), false),
-        ("tenants", "/dashboard/tenants".to_owned(), false),
+        ("limit-groups", "/dashboard/limit-groups".to_owned()),
+        (
+            "limit-group",
+            "/dashboard/limit-groups/reports.example".to_owned(),
+        ),
+        ("dead-letters", "/dashboard/dead-letters".to_owned()),
+        ("audit", "/dashboard/audit".to_owned()),
+        ("requests", "/dashboard/requests".to_owned()),
+        ("alerts", "/dashboard/alerts".to_owned()),
+        ("links", "/dashboard/links".to_owned()),
+        ("tenants", "/dashboard/tenants".to_owned()),
         (
             "tenant",
             "/dashboard/tenants/00000000-0000-0000-0000-000000000001".to_owned(),
-            false,
         ),
-    ]
+        ("tiers", "/dashboard/tiers".to_owned()),
+        ("tier", "/dashboard/tiers/standard".to_owned()),
+    ];
+    let live = [
+        ("overview", "/dashboard".to_owned()),
+        ("fleet", "/dashboard/fleet".to_owned()),
+        ("replay", format!("/dashboard/replays/{replay}")),
+        ("destination", destination),
+    ];
+    let still = still.into_iter().map(|(name, path)| (name, path, false));
+    let live = live.into_iter().map(|(name, path)| (name, path, true));
+    still.chain(live).collect()
 }
 
 /// No page is wider than a phone, whatever names are on it.
@@ -524,6 +622,7 @@ async fn fits_a_phone(site: &Site, browser: &Browser, paths: &[String]) {
     let mut wide = Vec::new();
     for path in paths {
         look(site, browser, path).await;
+        browser.unfold().await;
         let script = "const wide = document.documentElement.scrollWidth;
             const of = [...document.querySelectorAll('main *, header *')].filter(e =>
                 !e.closest('.scroll') && e.getBoundingClientRect().right > 391);

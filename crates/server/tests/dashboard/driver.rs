@@ -77,30 +77,42 @@ impl WebDriverCompatibleCommand for Console {
     }
 }
 
-/// A screen of this width and height, as a phone's.
+/// What a browser is told to pretend, in the words of its own protocol.
 #[derive(Debug)]
-struct Screen(u32, u32);
+struct Pretend(&'static str, Value);
 
-impl WebDriverCompatibleCommand for Screen {
+impl WebDriverCompatibleCommand for Pretend {
     fn endpoint(&self, base: &Url, session: Option<&str>) -> Result<Url, url::ParseError> {
         let session = session.unwrap_or_default();
         base.join(&format!("session/{session}/goog/cdp/execute"))
     }
 
     fn method_and_body(&self, _: &Url) -> (Method, Option<String>) {
-        let Self(width, height) = self;
-        let screen = json!({
-            "cmd": "Emulation.setDeviceMetricsOverride",
-            "params": {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": true},
-        });
-        (Method::POST, Some(screen.to_string()))
+        let Self(what, how) = self;
+        let pretend = json!({"cmd": format!("Emulation.{what}"), "params": how});
+        (Method::POST, Some(pretend.to_string()))
     }
 }
 
 impl Browser {
     /// From now on on a phone.
     pub(crate) async fn be_a_phone(&self) {
-        self.client.issue_cmd(Screen(390, 844)).await.unwrap();
+        let screen = json!({"width": 390, "height": 844, "deviceScaleFactor": 1, "mobile": true});
+        let screen = Pretend("setDeviceMetricsOverride", screen);
+        self.client.issue_cmd(screen).await.unwrap();
+    }
+
+    /// From now on by day or by night. Nothing moves, so that a colour is what it comes to.
+    async fn be(&self, scheme: &str) {
+        let features = json!([
+            {"name": "prefers-color-scheme", "value": scheme},
+            {"name": "prefers-reduced-motion", "value": "reduce"},
+        ]);
+        let media = Pretend("setEmulatedMedia", json!({"features": features}));
+        self.client.issue_cmd(media).await.unwrap();
+        let script = "return matchMedia(`(prefers-color-scheme: ${arguments[0]})`).matches";
+        let is_so = self.client.execute(script, vec![json!(scheme)]);
+        assert_eq!(is_so.await.unwrap(), true, "{scheme}");
     }
 
     /// On a port that chromedriver finds free.
@@ -201,24 +213,33 @@ impl Browser {
             .collect()
     }
 
-    /// axe-core finds nothing serious.
+    /// Opens all that is folded up.
+    pub(crate) async fn unfold(&self) {
+        let script = "document.querySelectorAll('details').forEach(one => { one.open = true; })";
+        self.client.execute(script, vec![]).await.unwrap();
+    }
+
+    /// axe-core finds nothing serious, with the colours of the day and those of the night.
     pub(crate) async fn is_accessible(&self, name: &str) {
         self.client.execute(&self.axe, vec![]).await.unwrap();
-        let script = "const done = arguments[arguments.length - 1]; \
-             axe.run().then(r => done(r.violations), e => done(String(e)))";
-        let found = self.client.execute_async(script, vec![]).await.unwrap();
-        let found = found
-            .as_array()
-            .unwrap_or_else(|| panic!("{name}: axe: {found}"));
-        let serious = found.iter().filter(|one| {
-            ["serious", "critical"]
-                .iter()
-                .any(|impact| one["impact"] == *impact)
-        });
-        let told: Vec<String> = serious
-            .map(|one| format!("{}: {}", one["id"], one["nodes"][0]["html"]))
-            .collect();
-        assert!(told.is_empty(), "{name}: {told:#?}");
+        for scheme in ["dark", "light"] {
+            self.be(scheme).await;
+            let script = "const done = arguments[arguments.length - 1]; \
+                 axe.run().then(r => done(r.violations), e => done(String(e)))";
+            let found = self.client.execute_async(script, vec![]).await.unwrap();
+            let found = found
+                .as_array()
+                .unwrap_or_else(|| panic!("{name}: axe: {found}"));
+            let serious = found.iter().filter(|one| {
+                ["serious", "critical"]
+                    .iter()
+                    .any(|impact| one["impact"] == *impact)
+            });
+            let told: Vec<String> = serious
+                .map(|one| format!("{}: {}", one["id"], one["nodes"][0]["html"]))
+                .collect();
+            assert!(told.is_empty(), "{name}, {scheme}: {told:#?}");
+        }
     }
 
     /// With the Tab key alone, everything that can be used is reached, in sight.

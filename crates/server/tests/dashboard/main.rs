@@ -8,14 +8,37 @@
 
 #![cfg(test)]
 
+/// Tests over a world on each store.
+macro_rules! on_both {
+    ($($test:ident)+) => {
+        mod sqlite {
+            $(#[tokio::test]
+            async fn $test() {
+                super::$test(&super::World::over(super::Place::sqlite()).await).await;
+            })+
+        }
+        mod postgres {
+            $(#[tokio::test]
+            async fn $test() {
+                super::$test(&super::World::over(super::Place::postgres().await).await).await;
+            })+
+        }
+    };
+}
+
 #[path = "../support/ask.rs"]
 mod ask;
 mod browser;
+mod catalogue;
+mod delivery;
 mod driver;
+mod groups;
 mod guests;
 #[path = "../isolation/place.rs"]
 mod place;
 mod portal;
+mod routes;
 mod site;
+mod tenancy;
 mod visit;
 mod walk;

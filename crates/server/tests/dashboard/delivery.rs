@@ -1,0 +1,212 @@
+//! The part *Delivery* of a destination's form, and its own id.
+
+use http::Method;
+use serde_json::{Value, json};
+
+use crate::place::Place;
+use crate::visit::World;
+
+on_both! {
+    how_it_is_delivered_is_set_when_it_is_added
+    how_it_is_delivered_is_changed
+    what_makes_no_sense_changes_nothing
+}
+
+/// What the API says of how a destination is delivered to.
+async fn delivery(world: &World, key: &str, id: &str) -> [Value; 3] {
+    let path = format!("/v1/destinations/{id}");
+    let of = async |path: String| world.api(key, Method::GET, &path, json!({})).await;
+    let one = of(path.clone()).await;
+    let one = ["handshake", "pass_traceparent", "external_id"].map(|field| one[field].clone());
+    [
+        json!(one),
+        of(format!("{path}/retries")).await,
+        of(format!("{path}/batches")).await,
+    ]
+}
+
+fn id_of(page: &str) -> &str {
+    let (_, id) = page.split_once("<code id=\"id\">").unwrap();
+    id.split('<').next().unwrap()
+}
+
+const URL: (&str, &str) = ("url", "https://example.com/a");
+const DELIVERY: (&str, &str) = ("delivery", "yes");
+
+async fn how_it_is_delivered_is_set_when_it_is_added(world: &World) {
+    let (_, key, _) = world.tenant("ours", &["manage", "read"]).await;
+    let visitor = world.sign_in(&key).await;
+    let fields = [
+        URL,
+        DELIVERY,
+        ("external_id", "endpoint-7"),
+        ("pass_traceparent", "yes"),
+        ("timeout_ms", "5000"),
+        ("max_tries", "5"),
+        ("base_ms", "1000"),
+        ("factor", "2.5"),
+        ("cap_ms", "60000"),
+        ("max_age_ms", "3600000"),
+        ("final_statuses", "404, 410"),
+        ("max_events", "50"),
+        ("max_bytes", "100000"),
+        ("max_wait_ms", "2000"),
+    ];
+    let added = world
+        .post(&visitor, "/dashboard/destinations", &fields)
+        .await;
+    assert_eq!(added.status, 200, "{}", added.text);
+    assert!(!added.text.contains("were not set"), "{}", added.text);
+    let [one, retries, batches] = delivery(world, &key, id_of(&added.text)).await;
+    assert_eq!(one, json!(["none", true, "endpoint-7"]));
+    assert_eq!(
+        retries,
+        json!({"max_tries": 5, "delays_ms": null, "base_ms": 1_000, "factor": 2.5,
+            "cap_ms": 60_000, "final_statuses": [404, 410], "timeout_ms": 5_000,
+            "max_age_ms": 3_600_000})
+    );
+    assert_eq!(
+        batches,
+        json!({"max_events": 50, "max_bytes": 100_000, "max_wait_ms": 2_000})
+    );
+
+    // All of it stands in the form that changes it, which is open.
+    let edit = format!("/dashboard/destinations/{}/edit", id_of(&added.text));
+    let page = world.get(&visitor, &edit).await.text;
+    assert!(page.contains("<details id=\"delivery\" open>"), "{page}");
+    for (name, value) in &fields[4..] {
+        let value = value.replace(',', "");
+        let shown = page.contains(&format!("value=\"{value}\""));
+        assert!(
+            shown && page.contains(&format!("name=\"{name}\"")),
+            "{name}: {page}"
+        );
+    }
+    let ticked = "name=\"pass_traceparent\" value=\"yes\" checked";
+    assert!(page.contains(ticked), "{page}");
+
+    // With what another one is called so.
+    let again = world
+        .post(&visitor, "/dashboard/destinations", &fields)
+        .await;
+    assert_eq!(again.status, 422, "{}", again.text);
+    for shown in [
+        "id=\"problem\">external_id: ",
+        "value=\"2.5\"",
+        "value=\"404, 410\"",
+    ] {
+        assert!(again.text.contains(shown), "{shown}: {}", again.text);
+    }
+}
+
+async fn how_it_is_delivered_is_changed(world: &World) {
+    let (_, key, id) = world.tenant("ours", &["manage", "read"]).await;
+    let visitor = world.sign_in(&key).await;
+    let edit = format!("/dashboard/destinations/{id}/edit");
+    let save = async |fields: &[(&str, &str)]| {
+        let fields = [&[URL, DELIVERY], fields].concat();
+        let saved = world.post(&visitor, &edit, &fields).await;
+        assert_eq!(saved.status, 303, "{}", saved.text);
+    };
+    // A page of before it had this part says nothing of it.
+    save(&[
+        ("delays_ms", "1000 60000"),
+        ("handshake", "yes"),
+        ("external_id", "a"),
+    ])
+    .await;
+    let was = delivery(world, &key, &id).await;
+    assert_eq!(was[0], json!(["cloud_events", false, "a"]));
+    assert_eq!(was[1]["delays_ms"], json!([1_000, 60_000]));
+    assert_eq!(was[1]["max_tries"], 3, "as many as there are delays");
+    assert_eq!(world.post(&visitor, &edit, &[URL]).await.status, 303);
+    assert_eq!(delivery(world, &key, &id).await, was);
+
+    // In whichever order they pass: an age and a wait that neither has beside the other's.
+    let with = async |age: &str, wait: &str| {
+        save(&[
+            ("max_age_ms", age),
+            ("max_events", "9"),
+            ("max_wait_ms", wait),
+        ])
+        .await;
+        let [one, retries, batches] = delivery(world, &key, &id).await;
+        assert_eq!(one, json!(["none", false, "a"]));
+        let now = [
+            retries["max_age_ms"].to_string(),
+            batches["max_wait_ms"].to_string(),
+        ];
+        assert_eq!(now, [age, wait]);
+    };
+    with("10000", "1000").await;
+    with("60000", "50000").await;
+    with("10000", "1000").await;
+
+    // Empty is the default again.
+    save(&[]).await;
+    let [_, retries, batches] = delivery(world, &key, &id).await;
+    let is_null = |found: &Value| found.as_object().unwrap().values().all(Value::is_null);
+    assert!(
+        is_null(&retries) && is_null(&batches),
+        "{retries} {batches}"
+    );
+}
+
+async fn what_makes_no_sense_changes_nothing(world: &World) {
+    let (_, key, id) = world.tenant("ours", &["manage", "read"]).await;
+    let visitor = world.sign_in(&key).await;
+    let was = delivery(world, &key, &id).await;
+    for (fields, problem) in [
+        (
+            [("max_tries", "0"), ("name", "other")],
+            "max_tries: must be between",
+        ),
+        ([("timeout_ms", "1"), ("name", "other")], "timeout_ms: "),
+        (
+            [("delays_ms", "1 s"), ("name", "other")],
+            "delays_ms: must be whole numbers",
+        ),
+        ([("delays_ms", "1000"), ("base_ms", "5")], "delays_ms: "),
+        (
+            [("final_statuses", "9"), ("name", "other")],
+            "final_statuses",
+        ),
+        (
+            [("max_events", "501"), ("name", "other")],
+            "max_events: must be between",
+        ),
+        (
+            [("max_age_ms", "0"), ("name", "other")],
+            "max_age_ms: must be between",
+        ),
+        (
+            [("external_id", "a b"), ("name", "other")],
+            "external_id: not an external id",
+        ),
+        // Nothing else of the form is done either.
+        ([("max_tries", "7"), ("url", "http://10.0.0.1/")], "url: "),
+    ] {
+        let fields = [&[URL, DELIVERY], &fields[..]].concat();
+        for path in [
+            "/dashboard/destinations",
+            &format!("/dashboard/destinations/{id}/edit"),
+        ] {
+            let page = world.post(&visitor, path, &fields).await;
+            assert_eq!(page.status, 422, "{path} {problem}: {}", page.text);
+            let said = format!("id=\"problem\">{problem}");
+            assert!(page.text.contains(&said), "{said}: {}", page.text);
+            let typed = format!("value=\"{}\"", fields[2].1);
+            assert!(page.text.contains(&typed), "{typed}: {}", page.text);
+        }
+    }
+    assert_eq!(delivery(world, &key, &id).await, was);
+    let one = world
+        .api(
+            &key,
+            Method::GET,
+            &format!("/v1/destinations/{id}"),
+            json!({}),
+        )
+        .await;
+    assert_eq!(one["name"], "ours's");
+}
