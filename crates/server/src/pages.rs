@@ -73,9 +73,17 @@ mod words;
 /// The largest form, but for those of the catalogue.
 const MAX_FORM_BYTES: usize = 64 * 1_024;
 
+/// The largest of somebody who has not signed in: a key, and room to spare.
+pub(crate) const MAX_STRANGERS_FORM_BYTES: usize = 4 * 1_024;
+
+/// Nobody waits for the page any more.
+#[derive(Clone)]
+struct Late(CancellationToken);
+
 /// The largest form that goes to this path.
 pub(crate) fn max_form_bytes(path: &str) -> usize {
-    match path.starts_with("/dashboard/event-types") {
+    let below = path.strip_prefix("/dashboard/event-types");
+    match below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/')) {
         true => describe::MAX_BYTES,
         false => MAX_FORM_BYTES,
     }
@@ -279,9 +287,10 @@ fn of_alerts() -> Router<Pages> {
 /// In a task of its own: neither a browser that leaves nor a time-out of ours
 /// must leave a store in mid-transaction. What only looks and is too late ends with
 /// the statement it has begun, which the store bounds, and has its tenant's place
-/// until then; what changes something is done whole.
-async fn to_its_end(request: Request, next: Next) -> Response {
+/// until then; what changes something is done whole, once it has its place.
+async fn to_its_end(mut request: Request, next: Next) -> Response {
     let late = CancellationToken::new();
+    request.extensions_mut().insert(Late(late.clone()));
     let looks = request.method().is_safe();
     // Dropped with the browser's connection.
     let _left = late.clone().drop_guard();

@@ -223,8 +223,14 @@ impl Nat64Prefix {
     /// The one that needs no name: 64:ff9b::/96.
     pub(super) const WELL_KNOWN: Self = Self(v6(0x0064, 0xff9b, 0, 0, 96));
 
-    /// The IPv4 address that a gateway at this prefix connects to. It stands after the
-    /// prefix, but never in the ninth octet, which is zero.
+    /// Whether this address is behind it.
+    #[must_use]
+    pub fn contains(self, address: IpAddr) -> bool {
+        matches!(address, IpAddr::V6(address) if self.0.contains(&address))
+    }
+
+    /// The IPv4 address that a gateway at this prefix connects to; `None` if it does to
+    /// none. It stands after the prefix, but never in the ninth octet, which is zero.
     #[must_use]
     pub fn behind(self, address: IpAddr) -> Option<Ipv4Addr> {
         let IpAddr::V6(address) = address else {
@@ -232,6 +238,9 @@ impl Nat64Prefix {
         };
         let octets = address.octets();
         let first = usize::from(self.0.prefix_len() / 8);
+        if first <= 8 && octets[8] != 0 {
+            return None;
+        }
         let mut after = (first..octets.len()).filter(|place| *place != 8);
         let mut next = || Some(octets[after.next()?]);
         let behind = Ipv4Addr::new(next()?, next()?, next()?, next()?);

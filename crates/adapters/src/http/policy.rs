@@ -80,8 +80,14 @@ impl Policy {
     /// Why nothing may be connected to there.
     pub fn vet(&self, address: IpAddr, port: u16) -> Result<Vetted, Refusal> {
         let address = canonical(address);
-        if let Some(behind) = self.nat64.iter().find_map(|one| one.behind(address)) {
-            self.vet(behind.into(), port)?;
+        let mut prefixes = self.nat64.iter().filter(|one| one.contains(address));
+        if let Some(first) = prefixes.next() {
+            // Which of several gateways has it, routes say, and we do not know.
+            for prefix in std::iter::once(first).chain(prefixes) {
+                let behind = prefix.behind(address);
+                let behind = behind.ok_or(Refusal::Address(AddressKind::Translated))?;
+                self.vet(behind.into(), port)?;
+            }
             return Ok(Vetted(SocketAddr::new(address, port)));
         }
         let kind = address::kind(address);

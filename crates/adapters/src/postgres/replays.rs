@@ -54,6 +54,7 @@ const CREATE: &str = "-- create_replay
                         and coalesce(a.finished_at, a.started_at)
                             >= coalesce(w.died_from, from_micros(0))
                         and coalesce(a.finished_at, a.started_at) < w.died_before
+                    order by coalesce(a.finished_at, a.started_at), a.id + 0
                     limit $10
                 ) a
                 cross join lateral (

@@ -38,6 +38,7 @@ const COUNT: &str = "
         where a.destination_id = ?1 and a.dead_letter = 1 and a.replayed_at is null
             and coalesce(a.finished_at, a.started_at) >= ?2
             and coalesce(a.finished_at, a.started_at) < ?3
+        order by coalesce(a.finished_at, a.started_at), a.id
         limit ?7
     ) a
     cross join events e on e.id = a.event_id

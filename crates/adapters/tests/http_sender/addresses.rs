@@ -172,3 +172,23 @@ fn what_stands_behind_a_named_prefix_is_judged_by_its_own_address() {
         assert!(named.vet(outer.parse().unwrap(), 22).is_err(), "{outer}");
     }
 }
+
+/// Nobody knows which of two gateways has it, so both have to lead where it is open.
+#[test]
+fn what_stands_behind_two_prefixes_is_judged_by_both() {
+    let both = ["64:ff9b:1::/48", "64:ff9b:1::/96"];
+    for order in [both, [both[1], both[0]]] {
+        let policy = Policy {
+            nat64: order.map(|prefix| prefix.parse().unwrap()).to_vec(),
+            networks: vec!["0.0.0.0/8".parse().unwrap()],
+            ..Policy::default()
+        };
+        let vet = |address: &str| policy.vet(address.parse().unwrap(), 443).is_ok();
+        // 0.0.0.0 by the one, and by the other 10.0.0.1 or 1.1.1.1.
+        assert!(!vet("64:ff9b:1::a00:1"), "{order:?}");
+        assert!(vet("64:ff9b:1::101:101"), "{order:?}");
+        // By the one alone; and its ninth octet is not zero.
+        assert!(vet("64:ff9b:1:101:1:100::"), "{order:?}");
+        assert!(!vet("64:ff9b:1:101:101:100::"), "{order:?}");
+    }
+}

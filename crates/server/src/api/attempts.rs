@@ -62,8 +62,8 @@ pub struct Attempt {
     pub status: Option<u16>,
     /// Why it failed.
     pub error: Option<String>,
-    /// The beginning of the response body: in lists its first 1,024 bytes, of one attempt
-    /// 16 KiB.
+    /// The beginning of the response body: 16 KiB where one attempt is asked for by its id,
+    /// and its first 1,024 bytes everywhere else.
     pub response_body: Option<String>,
     /// Headers of the response, beside a body and where it was no success; names in lower
     /// case. What may let somebody in is `hidden`.

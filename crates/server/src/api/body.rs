@@ -119,7 +119,14 @@ pub(crate) async fn form(
         max_bytes,
         payload: None,
     };
-    sent.read(&app.0.room, of.unwrap_or(STRANGERS)).await
+    match of {
+        Some(tenant) => sent.read(&app.0.room, tenant).await,
+        // So many that all connections there may be have room for one.
+        None => {
+            sent.read_in(app.0.room.take_for(STRANGERS, max_bytes)?)
+                .await
+        }
+    }
 }
 
 /// A body on its way in.
@@ -131,8 +138,12 @@ struct Sent<'a> {
 }
 
 impl Sent<'_> {
-    async fn read(mut self, room: &Arc<Room>, tenant: TenantId) -> Result<EventBody, Problem> {
-        let mut share = room.take(tenant)?;
+    async fn read(self, room: &Arc<Room>, tenant: TenantId) -> Result<EventBody, Problem> {
+        let share = room.take(tenant)?;
+        self.read_in(share).await
+    }
+
+    async fn read_in(mut self, mut share: Share) -> Result<EventBody, Problem> {
         let (mut pace, mut read) = (Pace::of_a_request(), BytesMut::new());
         while let Some(frame) = pace.wait_for(self.body.frame()).await? {
             let frame = frame.map_err(|error| Problem::malformed(error.to_string()))?;

@@ -25,14 +25,20 @@ use crate::service::{Service, ServiceError, Tenancy, whose};
 #[derive(Clone, Copy)]
 struct LooksAt(TenantId);
 
+/// A request that asks for a place among its tenant's changes.
+#[derive(Clone, Copy)]
+struct Changes;
+
 /// An authenticated request: all that it can reach is one tenant's, its own or, with
 /// an operator's key, that of the thing that its path, its query or a replay names.
 pub(super) struct Caller {
     app: App,
     identity: Identity,
+    /// It changes things of its tenant.
+    changes: bool,
     /// An operator's that names another tenant's thing.
     looks_at: Option<TenantId>,
-    /// Of one that reads or changes.
+    /// Of one that reads.
     place: Option<Arc<Place>>,
 }
 
@@ -42,6 +48,7 @@ impl FromRequestParts<App> for Caller {
         Ok(Self {
             identity: identity(parts)?,
             looks_at: parts.extensions.get().map(|LooksAt(tenant)| *tenant),
+            changes: parts.extensions.get::<Changes>().is_some(),
             app: app.clone(),
             // Nobody else keeps it.
             place: parts.extensions.remove(),
@@ -68,10 +75,17 @@ impl Caller {
         T: Send + 'static,
         F: Future<Output = Result<T, ServiceError>> + Send + 'static,
     {
-        let (work, place) = (work(self.service()), self.place.clone());
+        let service = self.service();
+        // After the body, so that none that drips in holds a place meanwhile; and before
+        // the work, so that whoever leaves the line has changed nothing.
+        let change = match self.changes {
+            true => Some(service.change().await?),
+            false => None,
+        };
+        let (work, place) = (work(service), self.place.clone());
         to_its_end(async move {
             let done = work.await;
-            drop(place);
+            drop((place, change));
             done
         })
         .await
@@ -179,6 +193,9 @@ pub(super) async fn authenticate(
     match claim.identify(&app).await {
         Ok(identity) => {
             request.extensions_mut().insert(identity);
+            if scope == Some(Scope::Manage) {
+                request.extensions_mut().insert(Changes);
+            }
             match place(&app, &identity, scope).await {
                 Ok(Some(place)) => drop(request.extensions_mut().insert(Arc::new(place))),
                 Ok(None) => {}
@@ -203,7 +220,8 @@ pub(super) async fn authenticate(
     }
 }
 
-/// Where a tenant's own work is done, and how much of it at once. Events go by a rate.
+/// A place for what reads. What changes something is counted here, and has its place once
+/// its body is there; events go by a rate.
 async fn place(
     app: &App,
     identity: &Identity,
@@ -213,7 +231,7 @@ async fn place(
     match scope {
         Some(Scope::Manage) => {
             app.manage(identity.tenant)?;
-            service.change().await.map(Some)
+            Ok(None)
         }
         Some(Scope::Read | Scope::ReadPayloads) => service.read().await.map(Some),
         _ => Ok(None),

@@ -127,8 +127,8 @@ pub struct ReplayProgress {
     /// Whether it goes on.
     #[schema(schema_with = text::replay_state)]
     pub state: ReplayState,
-    /// How many matched when it began, among the first 20,000 dead letters or 10,000 events
-    /// of the time; more if more were moved.
+    /// How many matched when it began, among the earliest 20,000 dead letters or the first
+    /// 10,000 events of the time: at least so many, and more once more were moved.
     pub total: u64,
     /// How many of them are back in the backlog, or further.
     pub done: u64,

@@ -12,6 +12,7 @@ use uuid::Uuid;
 use super::Caller;
 use super::attempts::Attempt;
 use super::body::JsonBody;
+use super::caller::to_its_end;
 use super::parameters::{DestinationPath, PathId};
 use super::problem::Problem;
 use crate::service::ServiceError;
@@ -77,17 +78,24 @@ pub(super) async fn destination(
     JsonBody(body): JsonBody<TryDestination>,
 ) -> Result<(StatusCode, Json<TriedDestination>), Problem> {
     let patience = body.patience()?;
-    // Who may not read is told of no answer, and need not wait for one.
-    let patience = match caller.needs(Scope::Read) {
-        Ok(()) => patience,
-        Err(_) => Duration::ZERO,
-    };
-    let tried = caller
+    let event = caller
         .run(move |service| async move {
             let of_type = body.event_type.as_deref();
-            service.try_destination(id, of_type, patience).await
+            service.try_destination(id, of_type).await
         })
         .await?;
+    // Who may not read is told of no answer, and need not wait for one.
+    let waits = !patience.is_zero() && caller.needs(Scope::Read).is_ok();
+    let tried = match waits {
+        true => {
+            let service = caller.service();
+            to_its_end(async move { service.tried(event, patience).await }).await?
+        }
+        false => Trial {
+            event,
+            attempt: None,
+        },
+    };
     let status = match tried.attempt {
         Some(_) => StatusCode::OK,
         None => StatusCode::ACCEPTED,

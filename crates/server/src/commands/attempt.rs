@@ -218,7 +218,7 @@ fn print_one(shown: &ShownAttempt) -> anyhow::Result<()> {
         output::line(&format!("< {name}: {value}"))?;
     }
     match &attempt.response_body {
-        Some(body) => output::line(&format!("\n{body}")),
+        Some(body) => output::bytes(format!("\n{body}\n").as_bytes()),
         None => Ok(()),
     }
 }
@@ -238,7 +238,10 @@ fn print_request(request: &SentRequest) -> anyhow::Result<()> {
     output::line("")?;
     match &request.payload {
         Some(payload) => match payload.bytes().context("read the payload")? {
-            Some(bytes) => output::line(&String::from_utf8_lossy(&bytes))?,
+            Some(bytes) => {
+                output::bytes(&bytes)?;
+                output::line("")?;
+            }
             None => output::line(&format!("({NOT_SHOWN})"))?,
         },
         None => {

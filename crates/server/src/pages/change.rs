@@ -51,6 +51,8 @@ pub(super) async fn limits(
     let is_asked_for = is_above && !visitor.is_operator();
     if fields.has("preview") {
         let service = pages.service(visitor.tenant());
+        // It changes nothing, and waits for a place among the reports.
+        let visitor = visitor.without_place();
         let preview = preview::of(&service, &destination, (change, is_asked_for), &fields).await?;
         let beside = Beside {
             preview: Some(preview),

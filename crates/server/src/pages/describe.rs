@@ -9,6 +9,7 @@ use domain::access::Scope;
 use domain::event_types::{EventType, MAX_DESCRIPTION_BYTES, MAX_EXAMPLE_BYTES, MAX_SCHEMA_BYTES};
 use domain::redaction::{MAX_POINTER_BYTES, MAX_POINTERS};
 use engine::ports::EventTypeChange;
+use http::StatusCode;
 
 use super::event_types::{PART, found, listed, path};
 use super::frame::{Frame, rendered};
@@ -16,6 +17,7 @@ use super::refused::Refused;
 use super::sure::{self, Question};
 use super::visitor::{Fields, Posted, Visitor};
 use super::{Asked, Pages, typed};
+use crate::service::links::digest;
 
 /// The largest form: each byte of what it may say is written as three at worst.
 pub(super) const MAX_BYTES: usize = 4_096
@@ -34,6 +36,8 @@ pub(super) struct Form {
     pub(super) redact: String,
     /// Everything is.
     pub(super) redact_all: bool,
+    /// The [`version`] of that which the form was filled with; of one that is there.
+    pub(super) redact_was: Option<String>,
     pub(super) archived: bool,
 }
 
@@ -47,6 +51,7 @@ impl Form {
             schema: text("schema"),
             redact: fields.as_typed("redact").replace("\r\n", "\n"),
             redact_all: fields.has("redact_all"),
+            redact_was: fields.get("redact_was").map(str::to_owned),
             archived: fields.has("archived"),
         }
     }
@@ -61,7 +66,24 @@ impl Form {
             schema: one.schema.clone().unwrap_or_default(),
             redact: pointers.join("\n"),
             redact_all: one.redact.iter().any(String::is_empty),
+            redact_was: Some(version(&one.redact)),
             archived: one.archived,
+        }
+    }
+
+    /// What is hidden from now on. A form that does not say what it was changes nothing of
+    /// it, and one that says something else than it is by now would show what another has
+    /// just hidden.
+    fn pointers_over(&self, now: &[String]) -> Result<Option<Vec<String>>, Refused> {
+        match &self.redact_was {
+            None => Ok(None),
+            // A field of lines cannot say it.
+            Some(_) if now.iter().any(|pointer| pointer.contains(['\r', '\n'])) => Ok(None),
+            Some(was) if *was == version(now) => Ok(Some(self.pointers(now))),
+            Some(_) => {
+                let words = "what is not shown of it has been changed meanwhile: load it again";
+                Err(Refused::new(StatusCode::CONFLICT, words))
+            }
         }
     }
 
@@ -76,6 +98,12 @@ impl Form {
         let all = self.redact_all.then(String::new);
         all.into_iter().chain(lines).collect()
     }
+}
+
+/// What is hidden of it, as a form says that it was.
+fn version(pointers: &[String]) -> String {
+    let bytes = digest(&serde_json::json!(pointers).to_string());
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// What was typed, or what is there where that is the same; empty is none.
@@ -161,7 +189,7 @@ pub(super) async fn save(
         description: Some(description.unwrap_or_default()),
         schema: Some(kept(&form.schema, now.schema.as_deref())),
         example: Some(kept(&form.example, now.example.as_deref())),
-        redact: Some(form.pointers(&now.redact)),
+        redact: form.pointers_over(&now.redact)?,
         archived: Some(form.archived),
     };
     match (pages.0.app.tenancy())

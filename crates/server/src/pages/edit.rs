@@ -37,6 +37,8 @@ struct Page {
     frame: Frame,
     /// `None` for one that is to be added.
     id: Option<DestinationId>,
+    /// For a customer: what the platform calls it is not his.
+    by_link: bool,
     form: Form,
     /// The headers that it adds now.
     header_names: String,
@@ -263,6 +265,7 @@ async fn adding(
     let service = pages.service(visitor.tenant());
     let offered = event_types::offered(&service).await?;
     Ok(Page {
+        by_link: visitor.is_guest(),
         groups: groups(&service).await?,
         offered: form.offer(offered),
         frame: Frame::of(pages, visitor, ("Add a destination", PART)).await?,
@@ -369,6 +372,7 @@ async fn filled(
     };
     let offered = event_types::offered(&service).await?;
     Ok(Page {
+        by_link: visitor.is_guest(),
         frame: Frame::of(pages, visitor, (&title, PART)).await?,
         id: Some(id),
         groups: groups(&service).await?,
@@ -479,8 +483,11 @@ pub(super) async fn trial(
 ) -> Result<Redirect, Refused> {
     visitor.needs(Scope::Manage)?;
     let service = pages.service(visitor.tenant());
+    let event = service.try_destination(parsed(&id)?, fields.get("type"));
+    let event = event.await?;
+    // Nothing is changed any more.
+    drop(visitor);
     // Its page is shown then, whatever it says.
-    let tried = service.try_destination(parsed(&id)?, fields.get("type"), LONGEST_TRIAL);
-    let event = tried.await?.event;
+    service.tried(event, LONGEST_TRIAL).await?;
     Ok(Redirect::to(&format!("/dashboard/events/{event}")))
 }

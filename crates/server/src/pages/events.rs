@@ -62,7 +62,7 @@ impl Wanted {
     }
 
     /// The whole id of one event is all that was typed.
-    fn is_one(&self, found: &[FoundEvent]) -> Option<EventId> {
+    fn is_one(&self) -> Option<EventId> {
         let others = [
             &self.r#type,
             &self.state,
@@ -71,11 +71,8 @@ impl Wanted {
             &self.until,
         ];
         let alone = others.iter().all(|typed| searched::text(typed).is_none());
-        let id: EventId = self.text.trim().parse().ok()?;
-        match found {
-            [one] if alone && one.id == id => Some(id),
-            _ => None,
-        }
+        let id = self.text.trim().parse().ok();
+        id.filter(|_| alone)
     }
 }
 
@@ -150,13 +147,14 @@ pub(super) async fn list(
     visitor: Visitor,
     Query(mut wanted): Query<Wanted>,
 ) -> Result<Response, Refused> {
+    // An operator's is whoever's it is.
+    if let Some(id) = wanted.is_one() {
+        return Ok(Redirect::to(&format!("/dashboard/events/{id}")).into_response());
+    }
     let (found, problem) = match found(&pages, &visitor, &wanted).await {
         Ok(found) => (found, None),
         Err(refused) => (EventPage::default(), Some(refused.said()?)),
     };
-    if let Some(id) = wanted.is_one(&found.events) {
-        return Ok(Redirect::to(&format!("/dashboard/events/{id}")).into_response());
-    }
     let next = found.next.map(|next| wanted.query(next));
     wanted.since = searched::field_of_time(&wanted.since);
     wanted.until = searched::field_of_time(&wanted.until);

@@ -27,8 +27,9 @@ use subtle::ConstantTimeEq;
 
 use super::guest::{Guest, is_guest, is_in_frame};
 use super::refused::Refused;
-use super::{Pages, max_form_bytes};
+use super::{Late, MAX_STRANGERS_FORM_BYTES, Pages, max_form_bytes};
 use crate::api::body;
+use crate::service::ServiceError;
 use crate::service::bulkhead::Place;
 use crate::service::links::digest;
 use crate::service::whose;
@@ -43,7 +44,7 @@ pub(super) struct Visitor {
     looks_at: Option<TenantId>,
     /// What its forms carry.
     pub(super) token: String,
-    /// Of one that only reads, until the page is there.
+    /// Of one that reads, until the page is there, or changes something.
     _place: Option<Arc<Place>>,
 }
 
@@ -78,6 +79,19 @@ impl Visitor {
             true => Ok(()),
             false => Err(Refused::Scope(scope)),
         }
+    }
+
+    /// The same, which does nothing any more that needs a place.
+    pub(super) fn without_place(self) -> Self {
+        Self {
+            _place: None,
+            ..self
+        }
+    }
+
+    /// Who came by a link: a customer, whose platform is somebody else.
+    pub(super) fn is_guest(&self) -> bool {
+        is_guest(&self.session)
     }
 
     /// Whether limits may be set above the ceiling of the tier.
@@ -139,6 +153,8 @@ pub(super) struct Posted {
     pub(super) fields: Fields,
     /// Where its browser has this dashboard, such as `https://hooks.example`.
     pub(super) origin: Option<String>,
+    /// Of its fields, among all bodies.
+    _room: body::Share,
 }
 
 /// What a form says.
@@ -175,6 +191,12 @@ impl Fields {
         self.0.keys().map(String::as_str)
     }
 
+    /// The same without this field, which was not asked for.
+    fn without(mut self, name: &str) -> Self {
+        self.0.remove(name);
+        self
+    }
+
     /// Whether the form has such a field.
     pub(super) fn has(&self, name: &str) -> bool {
         self.0.contains_key(name)
@@ -184,23 +206,21 @@ impl Fields {
 /// What a form is sent as.
 const FORM: &str = "application/x-www-form-urlencoded";
 
-/// The largest of somebody who has not signed in: a key, and room to spare.
-const MAX_STRANGERS_FORM_BYTES: usize = 4 * 1_024;
-
 impl FromRequest<Pages> for Posted {
     type Rejection = Refused;
     async fn from_request(request: Request, pages: &Pages) -> Result<Self, Refused> {
         let visitor = identify(request.headers(), request.extensions(), pages).await?;
         let visitor = visitor.ok_or(Refused::SignIn)?;
         let (origin, uri) = (origin(request.headers()), request.uri().clone());
-        let fields = form_of(request, pages, Some(visitor.home())).await?;
+        let late: Option<Late> = request.extensions().get().cloned();
+        let (fields, room) = form_of(request, pages, Some(visitor.home())).await?;
         let token = fields.get("token").unwrap_or_default();
         if !bool::from(token.as_bytes().ct_eq(visitor.token.as_bytes())) {
             let words = "This form is not of your session. Go back, reload the page, try again.";
             return Err(Refused::new(StatusCode::FORBIDDEN, words));
         }
         pages.0.app.manage(visitor.home())?;
-        let place = pages.service(visitor.home()).change().await?;
+        let place = in_time(late, pages.service(visitor.home()).change()).await?;
         let visitor = Visitor {
             _place: Some(Arc::new(place)),
             ..visitor
@@ -210,10 +230,30 @@ impl FromRequest<Pages> for Posted {
             .or_else(|| whose::named_by_form(scopes, |name| fields.get(name)));
         let visitor = visitor.looking_at(pages, thing).await?;
         Ok(Self {
+            // What the platform calls things, none of its customers changes by a link.
+            fields: match visitor.is_guest() {
+                true => fields.without("external_id"),
+                false => fields,
+            },
             visitor,
-            fields,
             origin,
+            _room: room,
         })
+    }
+}
+
+/// As long as somebody waits for the page: what has not begun by then is not done.
+async fn in_time<T>(
+    late: Option<Late>,
+    place: impl Future<Output = Result<T, ServiceError>>,
+) -> Result<T, Refused> {
+    let Some(Late(late)) = late else {
+        return Ok(place.await?);
+    };
+    tokio::select! {
+        biased;
+        () = late.cancelled() => Err(Refused::unavailable("This took too long.")),
+        place = place => Ok(place?),
     }
 }
 
@@ -227,14 +267,14 @@ fn origin(headers: &HeaderMap) -> Option<String> {
 /// A form that came from a page of ours: for those without a session, which
 /// have no token.
 pub(super) async fn own_form(request: Request, pages: &Pages) -> Result<Fields, Refused> {
-    form_of(request, pages, None).await
+    Ok(form_of(request, pages, None).await?.0)
 }
 
 async fn form_of(
     request: Request,
     pages: &Pages,
     tenant: Option<TenantId>,
-) -> Result<Fields, Refused> {
+) -> Result<(Fields, body::Share), Refused> {
     if !is_ours(request.headers()) {
         let words = "This form came from another site.";
         return Err(Refused::new(StatusCode::FORBIDDEN, words));
@@ -252,7 +292,7 @@ async fn form_of(
     let read = body::form(&pages.0.app, request, tenant, most).await;
     let read = read.map_err(Refused::from)?;
     let fields = url::form_urlencoded::parse(&read.bytes).into_owned();
-    Ok(Fields(fields.collect()))
+    Ok((Fields(fields.collect()), read.room))
 }
 
 fn is_ours(headers: &HeaderMap) -> bool {

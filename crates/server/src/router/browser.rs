@@ -6,7 +6,8 @@ use std::time::Duration;
 use axum::body::{Body, to_bytes};
 use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
-use http::{Method, StatusCode};
+use bytes::Bytes;
+use http::{Method, StatusCode, header};
 use secrecy::zeroize::Zeroizing;
 use tokio::time::timeout;
 
@@ -17,7 +18,6 @@ use crate::edge::shard_of_held;
 use crate::pages::{self, held_by};
 
 /// The largest form that signs in.
-const MAX_FORM_BYTES: usize = 16 * 1024;
 
 /// How long a form may take to come.
 const FORM_WITHIN: Duration = Duration::from_secs(10);
@@ -57,10 +57,7 @@ impl Inner {
         request: Request,
     ) -> Result<(Request, Option<&super::shards::Shard>), Problem> {
         let (head, body) = request.into_parts();
-        let body = to_bytes(body, MAX_FORM_BYTES).await.map_err(|error| {
-            tracing::debug!(%error, "a form was not read");
-            Problem::too_large("body", MAX_FORM_BYTES)
-        })?;
+        let body = read(body, pages::MAX_STRANGERS_FORM_BYTES).await?;
         let key = url::form_urlencoded::parse(&body).find(|(name, _)| name == "key");
         let key = key.map(|(_, key)| Zeroizing::new(key.trim().to_owned()));
         let home = key.and_then(|key| self.keys.home(&key, &self.shards));
@@ -78,11 +75,19 @@ async fn whole(request: Request) -> Result<Request, Problem> {
         return Ok(request);
     }
     let (head, body) = request.into_parts();
-    let most = pages::max_form_bytes(head.uri.path());
+    // Who has no cookie has not signed in.
+    let most = match head.headers.contains_key(header::COOKIE) {
+        true => pages::max_form_bytes(head.uri.path()),
+        false => pages::MAX_STRANGERS_FORM_BYTES,
+    };
+    let body = read(body, most).await?;
+    Ok(Request::from_parts(head, Body::from(body)))
+}
+
+async fn read(body: Body, most: usize) -> Result<Bytes, Problem> {
     let body = timeout(FORM_WITHIN, to_bytes(body, most)).await;
     let body = body.map_err(|_late| Problem::too_slow())?;
-    let body = body.map_err(|_large| Problem::too_large("body", most))?;
-    Ok(Request::from_parts(head, Body::from(body)))
+    body.map_err(|_large| Problem::too_large("body", most))
 }
 
 /// What all of them are counted as.

@@ -9,7 +9,7 @@ use domain::ids::{DestinationId, EventId};
 use domain::trace::Incoming;
 use engine::ports::AttemptView;
 use serde_json::json;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep_until};
 
 use super::{EventDraft, Service, ServiceError};
 
@@ -34,14 +34,12 @@ pub struct Trial {
 
 impl Service {
     /// Sends an event to try a destination, as any other and within its limits: the
-    /// catalogue's example of a type, or a small one of a type of its own. Then waits for
-    /// what comes of it, for so long and at most [`LONGEST_TRIAL`].
+    /// catalogue's example of a type, or a small one of a type of its own.
     pub async fn try_destination(
         &self,
         to: DestinationId,
         event_type: Option<&str>,
-        patience: Duration,
-    ) -> Result<Trial, ServiceError> {
+    ) -> Result<EventId, ServiceError> {
         self.destination(to).await?;
         let (event_type, payload) = match event_type {
             Some(name) => (name, self.example(name).await?),
@@ -61,9 +59,7 @@ impl Service {
             trace: Incoming::Absent,
             timing: Timing::default(),
         };
-        let event = self.accept_event(draft).await?.id;
-        let attempt = self.outcome_of(event, patience.min(LONGEST_TRIAL)).await?;
-        Ok(Trial { event, attempt })
+        Ok(self.accept_event(draft).await?.id)
     }
 
     /// The catalogue's of this type.
@@ -76,24 +72,24 @@ impl Service {
         }
     }
 
-    /// The first try of an event that has an outcome, as soon as there is one.
-    async fn outcome_of(
-        &self,
-        event: EventId,
-        patience: Duration,
-    ) -> Result<Option<AttemptView>, ServiceError> {
-        let looks = patience.as_millis() / LOOK_EVERY.as_millis();
-        for _ in 0..looks {
+    /// What comes of it: the first try that has an outcome, waited for so long and at most
+    /// [`LONGEST_TRIAL`]. Each look is a read of the tenant's; between two of them it is in
+    /// nobody's way.
+    pub async fn tried(&self, event: EventId, patience: Duration) -> Result<Trial, ServiceError> {
+        let until = Instant::now() + patience.min(LONGEST_TRIAL);
+        let trial = |attempt| Ok(Trial { event, attempt });
+        loop {
+            let place = self.read().await?;
             let (_, attempts) = self.event(event).await?;
+            drop(place);
             // What was not sent is tried again at once.
             let is_over =
                 |one: &AttemptView| one.state.is_final() && one.state != AttemptState::NotSent;
             let answered = attempts.into_iter().find(is_over);
-            if answered.is_some() {
-                return Ok(answered);
+            if answered.is_some() || Instant::now() >= until {
+                return trial(answered);
             }
-            sleep(LOOK_EVERY).await;
+            sleep_until(until.min(Instant::now() + LOOK_EVERY)).await;
         }
-        Ok(None)
     }
 }

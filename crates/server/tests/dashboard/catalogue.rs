@@ -12,12 +12,38 @@ on_both! {
     a_type_is_described_changed_and_deleted
     a_wrong_type_comes_again_as_it_was_typed
     what_is_not_changed_stays_byte_for_byte
+    what_is_hidden_stays_so
     the_largest_type_fits_a_form
 }
 
 async fn described(world: &World, name: &str) -> Value {
     let path = format!("/v1/event-types/{name}");
     world.api(ADMIN, Method::GET, &path, json!({})).await
+}
+
+/// What a form says that was not shown when it was filled.
+fn hidden(page: &str) -> String {
+    let (_, rest) = page.split_once("name=\"redact_was\" value=\"").unwrap();
+    rest.split('"').next().unwrap().to_owned()
+}
+
+/// Neither by a form that does not speak of it, nor by one that is older than a change.
+async fn what_is_hidden_stays_so(world: &World) {
+    let operator = world.sign_in(ADMIN).await;
+    let fields = [("name", "c.d"), ("redact", "/card")];
+    assert_eq!(world.post(&operator, TYPES, &fields).await.status, 303);
+    let edit = format!("{TYPES}/c.d/edit");
+    let was = hidden(&world.get(&operator, &edit).await.text);
+    let silent = [("description", "new")];
+    assert_eq!(world.post(&operator, &edit, &silent).await.status, 303);
+    let now = described(world, "c.d").await;
+    assert_eq!(now["redact"], json!(["/card"]));
+    let both = [("redact", "/card\r\n/name"), ("redact_was", &*was)];
+    assert_eq!(world.post(&operator, &edit, &both).await.status, 303);
+    let stale = [("redact", "/card"), ("redact_was", &*was)];
+    assert_eq!(world.post(&operator, &edit, &stale).await.status, 409);
+    let now = described(world, "c.d").await;
+    assert_eq!(now["redact"], json!(["/card", "/name"]));
 }
 
 async fn a_type_is_described_changed_and_deleted(world: &World) {
@@ -67,9 +93,11 @@ async fn a_type_is_described_changed_and_deleted(world: &World) {
         "it keeps something from being shown: {}",
         refused.text
     );
+    let was = hidden(&page);
     let fields = [
         ("description", "Paid"),
         ("redact_all", "yes"),
+        ("redact_was", &*was),
         ("archived", "yes"),
     ];
     let saved = world.post(&operator, &edit, &fields).await;
@@ -142,14 +170,15 @@ async fn what_is_not_changed_stays_byte_for_byte(world: &World) {
         .body(axum::body::Body::from(made.get().to_owned()));
     assert_eq!(world.request(request.unwrap()).await.status, 201);
     let typed = example.replace('\n', "\r\n");
+    let edit = format!("{TYPES}/a.b/edit");
+    let was = hidden(&world.get(&operator, &edit).await.text);
     let fields = [
         ("example", &*typed),
         ("redact", "/x "),
+        ("redact_was", &*was),
         ("description", "new"),
     ];
-    let saved = world
-        .post(&operator, &format!("{TYPES}/a.b/edit"), &fields)
-        .await;
+    let saved = world.post(&operator, &edit, &fields).await;
     assert_eq!(saved.status, 303, "{}", saved.text);
     let request = http::Request::get(format!("{path}/a.b"))
         .header("authorization", format!("Bearer {ADMIN}"))

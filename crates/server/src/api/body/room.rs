@@ -39,12 +39,21 @@ pub struct Share {
 impl Room {
     /// The least share, for a body of which nothing has come.
     pub(super) fn take(self: &Arc<Self>, tenant: TenantId) -> Result<Share, Problem> {
+        self.take_for(tenant, MIN_SHARE_BYTES)
+    }
+
+    /// The same for one that is no larger than this.
+    pub(super) fn take_for(
+        self: &Arc<Self>,
+        tenant: TenantId,
+        bytes: usize,
+    ) -> Result<Share, Problem> {
         let mut share = Share {
             room: Arc::clone(self),
             tenant,
             bytes: 0,
         };
-        share.hold(MIN_SHARE_BYTES)?;
+        share.hold(bytes)?;
         Ok(share)
     }
 
