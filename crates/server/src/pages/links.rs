@@ -329,6 +329,7 @@ async fn made(pages: &Pages, tenant: TenantId, posted: &Posted) -> Result<MadeLi
         visitor,
         fields,
         origin,
+        ..
     } = posted;
     let asked = fields.get("seconds").and_then(|text| text.parse().ok());
     let known = LINK_LIFETIMES

@@ -17,8 +17,6 @@ use crate::api::problem::Problem;
 use crate::edge::shard_of_held;
 use crate::pages::{self, held_by};
 
-/// The largest form that signs in.
-
 /// How long a form may take to come.
 const FORM_WITHIN: Duration = Duration::from_secs(10);
 
