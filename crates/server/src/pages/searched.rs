@@ -32,7 +32,7 @@ pub(super) fn time(field: &str, typed: &str) -> Result<Option<Timestamp>, Refuse
         return Ok(Some(micros(time.to_utc())));
     }
     let parsed = |form: &&str| NaiveDateTime::parse_from_str(typed, form).ok();
-    match OF_BROWSERS.iter().find_map(|form| parsed(form)) {
+    match OF_BROWSERS.iter().find_map(parsed) {
         Some(time) => Ok(Some(micros(time.and_utc()))),
         None => Err(Refused::invalid(format!(
             "{field}: must be a time such as 2026-01-31T12:00:00Z"
