@@ -146,7 +146,7 @@ struct Page {
 pub(super) async fn list(
     State(pages): Asked,
     visitor: Visitor,
-    Query(mut wanted): Query<Wanted>,
+    Query(wanted): Query<Wanted>,
 ) -> Result<Response, Refused> {
     let (found, problem) = match found(&pages, &visitor, &wanted).await {
         Ok(found) => (found, None),
@@ -156,8 +156,6 @@ pub(super) async fn list(
         return Ok(Redirect::to(&format!("/dashboard/events/{id}")).into_response());
     }
     let next = found.next.map(|next| wanted.query(next));
-    wanted.since = searched::field_of_time(&wanted.since);
-    wanted.until = searched::field_of_time(&wanted.until);
     let of = found.events.iter().filter_map(|event| event.destination);
     let names = Names::of(&pages, of).await?;
     let status = match problem {
