@@ -76,7 +76,7 @@ pub(super) async fn list(
     State(pages): Asked,
     visitor: Visitor,
     Path(id): Path<String>,
-    Query(mut wanted): Query<Wanted>,
+    Query(wanted): Query<Wanted>,
 ) -> Result<Response, Refused> {
     let (service, id) = (pages.service(visitor.tenant()), parsed(&id)?);
     let destination = service.destination(id).await?.destination;
@@ -85,8 +85,6 @@ pub(super) async fn list(
         Err(refused) => (AttemptPage::default(), Some(refused.said()?)),
     };
     let next = found.next.map(|next| wanted.query(next));
-    wanted.since = searched::field_of_time(&wanted.since);
-    wanted.until = searched::field_of_time(&wanted.until);
     let status = match problem {
         Some(_) => StatusCode::UNPROCESSABLE_ENTITY,
         None => StatusCode::OK,

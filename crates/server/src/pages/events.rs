@@ -145,7 +145,7 @@ struct Page {
 pub(super) async fn list(
     State(pages): Asked,
     visitor: Visitor,
-    Query(mut wanted): Query<Wanted>,
+    Query(wanted): Query<Wanted>,
 ) -> Result<Response, Refused> {
     // An operator's is whoever's it is.
     if let Some(id) = wanted.is_one() {
@@ -156,8 +156,6 @@ pub(super) async fn list(
         Err(refused) => (EventPage::default(), Some(refused.said()?)),
     };
     let next = found.next.map(|next| wanted.query(next));
-    wanted.since = searched::field_of_time(&wanted.since);
-    wanted.until = searched::field_of_time(&wanted.until);
     let of = found.events.iter().filter_map(|event| event.destination);
     let names = Names::of(&pages, of).await?;
     let status = match problem {

@@ -2,7 +2,7 @@
 //!
 //! Whatever is wrong with it is said beside the form, which keeps what was typed.
 
-use chrono::{DateTime, NaiveDateTime};
+use chrono::{DateTime, NaiveDate, NaiveDateTime};
 use domain::ids::{DestinationId, TenantId};
 use domain::search::{InvalidStatus, SoughtStatus};
 use domain::time::Timestamp;
@@ -14,42 +14,34 @@ use crate::service::rules::{self, Lines};
 /// So many pages are asked for until one has a line: what was searched for may be far back.
 pub(super) const ROUNDS: u32 = 5;
 
-/// What a browser writes into its own field for a time, with seconds and without.
-const OF_BROWSERS: [&str; 2] = ["%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M"];
+/// How people write a time; our pages write the first.
+const WRITTEN: [&str; 4] = [
+    "%Y-%m-%d %H:%M:%S",
+    "%Y-%m-%d %H:%M",
+    "%Y-%m-%dT%H:%M:%S",
+    "%Y-%m-%dT%H:%M",
+];
 
 /// What was typed, if anything was.
 pub(super) fn text(typed: &str) -> Option<&str> {
     Some(typed.trim()).filter(|text| !text.is_empty())
 }
 
-/// A time, in UTC unless it says its offset.
+/// A time or a day, in UTC unless it says its offset.
 pub(super) fn time(field: &str, typed: &str) -> Result<Option<Timestamp>, Refused> {
     let Some(typed) = text(typed) else {
         return Ok(None);
     };
-    let micros = |time: DateTime<_>| Timestamp::from_micros(time.timestamp_micros());
-    if let Ok(time) = DateTime::parse_from_rfc3339(typed) {
-        return Ok(Some(micros(time.to_utc())));
-    }
-    let parsed = |form: &&str| NaiveDateTime::parse_from_str(typed, form).ok();
-    match OF_BROWSERS.iter().find_map(parsed) {
-        Some(time) => Ok(Some(micros(time.and_utc()))),
-        None => Err(Refused::invalid(format!(
-            "{field}: must be a time such as 2026-01-31T12:00:00Z"
-        ))),
-    }
-}
-
-/// A time that was typed, as a browser's field for one takes it; what is none stays as it
-/// is.
-pub(super) fn field_of_time(typed: &str) -> String {
-    match time("", typed) {
-        Ok(Some(time)) => {
-            let time = DateTime::from_timestamp_micros(time.as_micros()).unwrap_or_default();
-            time.format(OF_BROWSERS[0]).to_string()
-        }
-        _ => typed.to_owned(),
-    }
+    let written = |form: &&str| NaiveDateTime::parse_from_str(typed, form).ok();
+    let day = || typed.parse::<NaiveDate>().ok()?.and_hms_opt(0, 0, 0);
+    let in_utc = || WRITTEN.iter().find_map(written).or_else(day);
+    let time = match DateTime::parse_from_rfc3339(typed) {
+        Ok(time) => Some(time.to_utc()),
+        Err(_) => in_utc().map(|time| time.and_utc()),
+    };
+    let problem = || format!("{field}: must be a time such as 2026-01-31 12:00, or a day");
+    let time = time.ok_or_else(|| Refused::invalid(problem()))?;
+    Ok(Some(Timestamp::from_micros(time.timestamp_micros())))
 }
 
 /// A status, or a class of them.
@@ -100,21 +92,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_typed_as_browsers_write_them_or_with_an_offset() {
+    fn times_are_typed_as_pages_write_them_or_with_an_offset() {
         let noon = Some(Timestamp::from_millis(1_769_860_800_000));
         for typed in [
+            "2026-01-31 12:00",
+            " 2026-01-31 12:00:00 ",
             "2026-01-31T12:00",
-            " 2026-01-31T12:00:00 ",
             "2026-01-31T12:00:00Z",
             "2026-01-31T13:00:00+01:00",
         ] {
             assert_eq!(time("since", typed).unwrap(), noon, "{typed}");
-            assert_eq!(field_of_time(typed), "2026-01-31T12:00:00", "{typed}");
         }
+        let day = Some(Timestamp::from_millis(1_769_817_600_000));
+        assert_eq!(time("since", "2026-01-31").unwrap(), day);
         assert_eq!(time("since", "  ").unwrap(), None);
-        let words = time("since", "noon").unwrap_err().said().unwrap();
-        assert_eq!(words, "since: must be a time such as 2026-01-31T12:00:00Z");
-        assert_eq!(field_of_time("noon"), "noon");
+        for bad in ["noon", "2026-02-30", "12:00"] {
+            let words = time("since", bad).unwrap_err().said().unwrap();
+            let says = "since: must be a time such as 2026-01-31 12:00, or a day";
+            assert_eq!(words, says, "{bad}");
+        }
     }
 
     #[test]

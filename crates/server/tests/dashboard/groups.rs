@@ -4,7 +4,7 @@ use http::Method;
 use serde_json::{Value, json};
 
 use crate::place::Place;
-use crate::visit::World;
+use crate::visit::{Visitor, World};
 
 const GROUPS: &str = "/dashboard/limit-groups";
 
@@ -58,29 +58,7 @@ async fn a_group_is_added_changed_and_deleted(world: &World) {
         assert!(list.contains(shown), "{shown}: {list}");
     }
 
-    let changed = world.post(&visitor, &path, &[("per_minute", "90")]).await;
-    assert_eq!(changed.headers["location"], format!("{path}?done=changed"));
-    let limits = json!({"per_second": null, "per_minute": 90, "per_hour": null, "per_day": null});
-    assert_eq!(group(world, &key, "host%2Ba").await["limits"], limits);
-    // A limit of 0 pauses all of them: that is asked about, once.
-    let asked = world
-        .post(&visitor, &path, &[("per_minute", "0")])
-        .await
-        .text;
-    let asks = "Pause all members of host+a with a limit of 0?";
-    assert!(
-        asked.contains(asks) && asked.contains("which are 1 now"),
-        "{asked}"
-    );
-    assert_eq!(group(world, &key, "host%2Ba").await["limits"], limits);
-    let sure = [("per_minute", "0"), ("sure", "yes")];
-    assert_eq!(world.post(&visitor, &path, &sure).await.status, 303);
-    assert_eq!(
-        group(world, &key, "host%2Ba").await["limits"]["per_minute"],
-        0
-    );
-    let more = [("per_minute", "0"), ("per_day", "5")];
-    assert_eq!(world.post(&visitor, &path, &more).await.status, 303);
+    a_limit_of_zero_is_asked_about(world, (&visitor, &key), &path).await;
 
     let delete = format!("{path}/delete");
     let asked = world.post(&visitor, &delete, &[]).await.text;
@@ -99,6 +77,33 @@ async fn a_group_is_added_changed_and_deleted(world: &World) {
         format!("{GROUPS}?done=deleted")
     );
     assert_eq!(world.get(&visitor, &path).await.status, 404);
+}
+
+/// It pauses all of them: that is asked about, once.
+async fn a_limit_of_zero_is_asked_about(
+    world: &World,
+    (visitor, key): (&Visitor, &str),
+    path: &str,
+) {
+    let changed = world.post(visitor, path, &[("per_minute", "90")]).await;
+    assert_eq!(changed.headers["location"], format!("{path}?done=changed"));
+    let limits = json!({"per_second": null, "per_minute": 90, "per_hour": null, "per_day": null});
+    assert_eq!(group(world, key, "host%2Ba").await["limits"], limits);
+    let asked = world.post(visitor, path, &[("per_minute", "0")]).await.text;
+    let asks = "Pause all members of host+a with a limit of 0?";
+    assert!(
+        asked.contains(asks) && asked.contains("which are 1 now"),
+        "{asked}"
+    );
+    assert_eq!(group(world, key, "host%2Ba").await["limits"], limits);
+    let sure = [("per_minute", "0"), ("sure", "yes")];
+    assert_eq!(world.post(visitor, path, &sure).await.status, 303);
+    assert_eq!(
+        group(world, key, "host%2Ba").await["limits"]["per_minute"],
+        0
+    );
+    let more = [("per_minute", "0"), ("per_day", "5")];
+    assert_eq!(world.post(visitor, path, &more).await.status, 303);
 }
 
 async fn a_wrong_group_comes_again_as_it_was_typed(world: &World) {

@@ -884,7 +884,7 @@ async fn a_search_keeps_what_was_typed(world: &World) {
         one.as_str(),
         &format!("value=\"{part}\""),
         "value=\"OURS\"",
-        "value=\"2026-01-31T12:00:00\"",
+        "value=\"2026-01-31T12:00:00Z\"",
     ] {
         assert!(page.text.contains(says), "{says}: {}", page.text);
     }
