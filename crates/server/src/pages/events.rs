@@ -147,14 +147,21 @@ pub(super) async fn list(
     visitor: Visitor,
     Query(wanted): Query<Wanted>,
 ) -> Result<Response, Refused> {
+    let one = wanted.is_one();
+    let to = |id| Ok(Redirect::to(&format!("/dashboard/events/{id}")).into_response());
     // An operator's is whoever's it is.
-    if let Some(id) = wanted.is_one() {
-        return Ok(Redirect::to(&format!("/dashboard/events/{id}")).into_response());
+    if let Some(id) = one.filter(|_| visitor.is_operator()) {
+        return to(id);
     }
     let (found, problem) = match found(&pages, &visitor, &wanted).await {
         Ok(found) => (found, None),
         Err(refused) => (EventPage::default(), Some(refused.said()?)),
     };
+    if let ([found], Some(id)) = (&found.events[..], one)
+        && found.id == id
+    {
+        return to(id);
+    }
     let next = found.next.map(|next| wanted.query(next));
     let of = found.events.iter().filter_map(|event| event.destination);
     let names = Names::of(&pages, of).await?;

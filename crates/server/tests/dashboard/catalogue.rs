@@ -116,7 +116,9 @@ async fn a_type_is_described_changed_and_deleted(world: &World) {
         let ticked = format!("name=\"{name}\" value=\"yes\" checked");
         assert!(page.contains(&ticked), "{page}");
     }
-    assert_eq!(world.post(&operator, &edit, &[]).await.status, 303);
+    let was = hidden(&world.get(&operator, &edit).await.text);
+    let nothing = [("redact_was", &*was)];
+    assert_eq!(world.post(&operator, &edit, &nothing).await.status, 303);
     let deleted = world.post(&operator, &delete, &sure).await;
     assert_eq!(deleted.headers["location"], format!("{TYPES}?done=deleted"));
     assert_eq!(world.get(&operator, &path).await.status, 404);
@@ -129,6 +131,7 @@ async fn a_wrong_type_comes_again_as_it_was_typed(world: &World) {
         .api(ADMIN, Method::POST, "/v1/event-types", there)
         .await;
     let edit = format!("{TYPES}/a.b/edit");
+    let was = hidden(&world.get(&operator, &edit).await.text);
     for (name, value, problem) in [
         ("name", "a b", "name: must be of letters"),
         ("example", "{", "example: must be JSON"),
@@ -136,6 +139,7 @@ async fn a_wrong_type_comes_again_as_it_was_typed(world: &World) {
         ("redact", "/a\r\ncard", "redact[1]: "),
     ] {
         let mut fields = vec![("name", "c.d"), ("description", "typed &"), (name, value)];
+        fields.push(("redact_was", &was));
         if name == "name" {
             fields.remove(0);
         }

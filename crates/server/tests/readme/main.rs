@@ -97,7 +97,7 @@ fn every_variable_and_flag_named_is_a_setting() {
         for (at, prefix) in text.match_indices("PACELINE_") {
             let rest = text[at + prefix.len()..].chars();
             let rest: String = rest
-                .take_while(|c| c.is_ascii_uppercase() || *c == '_')
+                .take_while(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || *c == '_')
                 .collect();
             let name = format!("{prefix}{rest}");
             let known = settings.iter().any(|setting| setting.variable == name);
