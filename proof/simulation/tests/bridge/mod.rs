@@ -33,6 +33,22 @@ pub(crate) struct Cases {
     first: u64,
 }
 
+impl Cases {
+    /// The same in two parts, for two cores.
+    pub(crate) fn halves(self) -> [Self; 2] {
+        let first = self.count.div_ceil(2);
+        let rest = Self {
+            count: self.count - first,
+            first: self.first + u64::from(first),
+        };
+        let first = Self {
+            count: first,
+            ..self
+        };
+        [first, rest]
+    }
+}
+
 /// Draws `cases` cases, or as many as the environment says.
 pub(crate) fn runner(cases: u32) -> Cases {
     Cases {
