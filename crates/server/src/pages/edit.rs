@@ -437,7 +437,11 @@ async fn changed(
     };
     service.change_destination(id, edit).await?;
     if let Some(wanted) = delivery {
-        service.set_delivery(id, wanted.draft).await?;
+        // The rest is changed by now.
+        let set = service.set_delivery(id, wanted.draft).await;
+        set.map_err(|error| {
+            Refused::invalid(format!("Changed, but for its retries and batches: {error}"))
+        })?;
     }
     Ok(())
 }
