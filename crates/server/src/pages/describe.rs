@@ -214,17 +214,12 @@ pub(super) async fn delete(
     visitor.needs(Scope::Admin)?;
     if !sure::is_sure(&fields) {
         found(&pages, &visitor, &name).await?;
-        let question = Question {
-            asks: format!("Delete what is said of {name}?"),
-            does: vec![
-                "Its description, schema and example cannot be brought back.".to_owned(),
-                "Events of this type are delivered as before.".to_owned(),
-            ],
-            action: format!("{}/delete", path(&name)),
-            fields: Vec::new(),
-            button: "Delete it",
-            back: path(&name),
-        };
+        let does = vec![
+            "Its description, schema and example cannot be brought back.".to_owned(),
+            "Events of this type are delivered as before.".to_owned(),
+        ];
+        let asks = format!("Delete what is said of {name}?");
+        let question = Question::delete(asks, does, path(&name));
         return sure::ask(&pages, &visitor, PART, question).await;
     }
     pages.0.app.tenancy().delete_event_type(&name).await?;

@@ -458,17 +458,16 @@ pub(super) async fn delete(
     let service = pages.service(visitor.tenant());
     if !sure::is_sure(&fields) {
         let destination = service.destination(id).await?.destination;
+        let does = vec![
+            "Nothing is sent to it any more, and it cannot be brought back.".to_owned(),
+            "What waits for it is cancelled. What was tried stays in the ledger for its age."
+                .to_owned(),
+        ];
+        let asks = format!("Delete {}?", destination.called());
+        let path = format!("/dashboard/destinations/{id}");
         let question = Question {
-            asks: format!("Delete {}?", destination.called()),
-            does: vec![
-                "Nothing is sent to it any more, and it cannot be brought back.".to_owned(),
-                "What waits for it is cancelled. What was tried stays in the ledger for its age."
-                    .to_owned(),
-            ],
-            action: format!("/dashboard/destinations/{id}/delete"),
-            fields: Vec::new(),
-            button: "Delete it",
             back: format!("/dashboard/destinations/{id}/edit"),
+            ..Question::delete(asks, does, path)
         };
         return sure::ask(&pages, &visitor, PART, question).await;
     }

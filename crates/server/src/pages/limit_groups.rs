@@ -298,20 +298,15 @@ pub(super) async fn delete(
     let name = named(&name)?;
     if !sure::is_sure(&fields) {
         let group = service.limit_group(&name).await?;
-        let question = Question {
-            asks: format!("Delete the limit group {name}?"),
-            does: vec![
-                format!(
-                    "It is deleted only if no destination is in it; {} are now.",
-                    group.members.len()
-                ),
-                "Its limits hold for nothing any more.".to_owned(),
-            ],
-            action: format!("{}/delete", path(&name)),
-            fields: Vec::new(),
-            button: "Delete it",
-            back: path(&name),
-        };
+        let does = vec![
+            format!(
+                "It is deleted only if no destination is in it; {} are now.",
+                group.members.len()
+            ),
+            "Its limits hold for nothing any more.".to_owned(),
+        ];
+        let asks = format!("Delete the limit group {name}?");
+        let question = Question::delete(asks, does, path(&name));
         return sure::ask(&pages, &visitor, PART, question).await;
     }
     service.delete_limit_group(&name).await?;

@@ -26,6 +26,20 @@ pub(super) struct Question {
     pub(super) back: String,
 }
 
+impl Question {
+    /// Whether what has its page at `path` is to be deleted.
+    pub(super) fn delete(asks: String, does: Vec<String>, path: String) -> Self {
+        Self {
+            asks,
+            does,
+            action: format!("{path}/delete"),
+            fields: Vec::new(),
+            button: "Delete it",
+            back: path,
+        }
+    }
+}
+
 #[derive(askama::Template)]
 #[template(path = "sure.html")]
 struct Page {

@@ -256,22 +256,15 @@ pub(super) async fn delete(
 }
 
 fn deleting(tenant: &Tenant) -> Question {
-    let path = format!("{PART}/{}", tenant.id);
-    Question {
-        asks: format!("Delete {}, with all that it has?", tenant.name),
-        does: vec![
-            "Its keys, links and sessions end at once. None of it can be brought back.".to_owned(),
-            "Its destinations, and what waits for them, go step by step; its page shows how far \
+    let does = vec![
+        "Its keys, links and sessions end at once. None of it can be brought back.".to_owned(),
+        "Its destinations, and what waits for them, go step by step; its page shows how far \
              that is."
-                .to_owned(),
-            "What was tried stays in the ledger for its age; then the tenant is forgotten."
-                .to_owned(),
-        ],
-        action: format!("{path}/delete"),
-        fields: Vec::new(),
-        button: "Delete it",
-        back: path,
-    }
+            .to_owned(),
+        "What was tried stays in the ledger for its age; then the tenant is forgotten.".to_owned(),
+    ];
+    let asks = format!("Delete {}, with all that it has?", tenant.name);
+    Question::delete(asks, does, format!("{PART}/{}", tenant.id))
 }
 
 /// How far its deletion is.

@@ -386,17 +386,12 @@ pub(super) async fn delete(
     visitor.needs(Scope::Admin)?;
     if !sure::is_sure(&fields) {
         found(&pages, &name).await?;
-        let question = Question {
-            asks: format!("Delete the tier {name}?"),
-            does: vec![
-                "It is deleted only if no tenant has it.".to_owned(),
-                "Its limits and its ceiling cannot be brought back.".to_owned(),
-            ],
-            action: format!("{}/delete", path(&name)),
-            fields: Vec::new(),
-            button: "Delete it",
-            back: path(&name),
-        };
+        let does = vec![
+            "It is deleted only if no tenant has it.".to_owned(),
+            "Its limits and its ceiling cannot be brought back.".to_owned(),
+        ];
+        let asks = format!("Delete the tier {name}?");
+        let question = Question::delete(asks, does, path(&name));
         return sure::ask(&pages, &visitor, PART, question).await;
     }
     pages.0.app.tenancy().delete_tier(&name).await?;
