@@ -56,6 +56,7 @@ mod over;
 mod overview;
 mod place;
 mod ports;
+mod reads;
 mod reap;
 mod record;
 mod replays;
@@ -314,42 +315,6 @@ impl SqliteStore {
             step(tx, clock())
         };
         self.writer.run_together(manner, step).await
-    }
-
-    /// A read that may take its time, of one snapshot.
-    async fn read<T, F>(&self, step: F) -> Result<T, Fault>
-    where
-        T: Send + 'static,
-        F: FnOnce(&Transaction<'_>) -> Result<T, Fault> + Send + 'static,
-    {
-        self.snapshot_on(&self.reader, step).await
-    }
-
-    /// The same for what reads for long.
-    async fn count<T, F>(&self, step: F) -> Result<T, Fault>
-    where
-        T: Send + 'static,
-        F: FnOnce(&Transaction<'_>) -> Result<T, Fault> + Send + 'static,
-    {
-        self.snapshot_on(&self.counter, step).await
-    }
-
-    async fn snapshot_on<T, F>(&self, lane: &Lane, step: F) -> Result<T, Fault>
-    where
-        T: Send + 'static,
-        F: FnOnce(&Transaction<'_>) -> Result<T, Fault> + Send + 'static,
-    {
-        wanted::check()?;
-        let lines = self.is_one.then(|| Arc::clone(&self.lines));
-        let step = move |connection: &mut Connection| {
-            let tx = connection.transaction()?;
-            lines.map_or(Ok(()), |lines| lines.catch_up(&tx))?;
-            let answer = step(&tx)?;
-            // There is nothing to take back, and a rollback would be taken for one.
-            tx.commit()?;
-            Ok(answer)
-        };
-        lane.run(step).await
     }
 }
 

@@ -72,7 +72,7 @@ impl Backpressure for SqliteStore {
         // What a shell has deleted since the last step counts no more.
         self.look(|_, _| Ok(())).await?;
         let (last, before, counts) = self
-            .count(move |tx| {
+            .count_all(move |tx| {
                 let (last, before) = read(tx)?;
                 let due = asked.is_some_and(|pace| pace.is_due(&last, began));
                 Ok((last, before, due.then(|| count(tx)).transpose()?))

@@ -78,6 +78,9 @@ fn store_error(error: &rusqlite::Error) -> StoreError {
                 problem: error.to_string(),
             }
         }
+        _ if error.sqlite_error_code() == Some(ErrorCode::OperationInterrupted) => {
+            StoreError::Unavailable("sqlite: the read took too long".to_owned())
+        }
         _ if is_refused(error) => StoreError::Refused(format!("sqlite: {error}")),
         _ => StoreError::Unavailable(format!("sqlite: {error}")),
     }

@@ -1,0 +1,119 @@
+//! Reads of one snapshot, beside the writer, and how long each may take.
+//!
+//! One thread answers all that one lane is asked, so a read that takes minutes would
+//! hold up everybody's.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use engine::ports::wanted;
+use rusqlite::{Connection, Transaction};
+use tokio::time::Instant;
+
+use super::SqliteStore;
+use super::fault::Fault;
+use super::lines::Lines;
+use super::thread::Lane;
+
+/// What a statement has on Postgres (`statement_timeout`), a read has here.
+const READ: Duration = Duration::from_secs(5);
+
+/// What counting all that waits has there.
+const FULL_COUNT: Duration = Duration::from_secs(60);
+
+/// The clock is looked at after so many instructions of SQLite's machine: every 100 µs
+/// or so.
+const LOOKS: i32 = 10_000;
+
+impl SqliteStore {
+    /// A read that may take its time.
+    pub(super) async fn read<T, F>(&self, step: F) -> Result<T, Fault>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Transaction<'_>) -> Result<T, Fault> + Send + 'static,
+    {
+        self.snapshot_on(&self.reader, READ, step).await
+    }
+
+    /// The same for what reads many rows.
+    pub(super) async fn count<T, F>(&self, step: F) -> Result<T, Fault>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Transaction<'_>) -> Result<T, Fault> + Send + 'static,
+    {
+        self.snapshot_on(&self.counter, READ, step).await
+    }
+
+    /// The same for what counts all that waits.
+    pub(super) async fn count_all<T, F>(&self, step: F) -> Result<T, Fault>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Transaction<'_>) -> Result<T, Fault> + Send + 'static,
+    {
+        self.snapshot_on(&self.counter, FULL_COUNT, step).await
+    }
+
+    async fn snapshot_on<T, F>(&self, lane: &Lane, bound: Duration, step: F) -> Result<T, Fault>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Transaction<'_>) -> Result<T, Fault> + Send + 'static,
+    {
+        wanted::check()?;
+        let lines = self.is_one.then(|| Arc::clone(&self.lines));
+        let step = move |connection: &mut Connection| {
+            let end = Instant::now() + bound;
+            connection.progress_handler(LOOKS, Some(move || Instant::now() > end))?;
+            let answer = snapshot(connection, lines.as_deref(), step);
+            connection.progress_handler(0, None::<fn() -> bool>)?;
+            answer
+        };
+        lane.run(step).await
+    }
+}
+
+fn snapshot<T>(
+    connection: &mut Connection,
+    lines: Option<&Lines>,
+    step: impl FnOnce(&Transaction<'_>) -> Result<T, Fault>,
+) -> Result<T, Fault> {
+    let tx = connection.transaction()?;
+    lines.map_or(Ok(()), |lines| lines.catch_up(&tx))?;
+    let answer = step(&tx)?;
+    // There is nothing to take back, and a rollback would be taken for one.
+    tx.commit()?;
+    Ok(answer)
+}
+
+#[cfg(test)]
+mod tests {
+    use engine::ports::StoreError;
+
+    use super::super::system_clock;
+    use super::*;
+
+    /// One that has no end.
+    fn endless(tx: &Transaction<'_>) -> Result<i64, Fault> {
+        let sql = "with recursive n (n) as (select 1 union all select n + 1 from n)
+            select count(*) from n";
+        Ok(tx.query_row(sql, [], |row| row.get(0))?)
+    }
+
+    #[tokio::test]
+    async fn a_read_that_takes_too_long_ends_and_the_next_is_answered() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = SqliteStore::open(&folder.path().join("p.db"), system_clock()).unwrap();
+        let bound = Duration::from_millis(50);
+        let refused = store.snapshot_on(&store.reader, bound, endless).await;
+        let StoreError::Unavailable(why) = refused.unwrap_err().into() else {
+            panic!("the file is sound, and so is the question");
+        };
+        assert!(why.contains("took too long"), "{why}");
+
+        let two =
+            |tx: &Transaction<'_>| Ok(tx.query_row("select 2", [], |row| row.get::<_, i64>(0))?);
+        assert_eq!(
+            store.snapshot_on(&store.reader, bound, two).await.unwrap(),
+            2
+        );
+    }
+}
