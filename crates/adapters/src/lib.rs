@@ -22,6 +22,7 @@ pub mod postgres;
 pub mod queue_shards;
 pub mod rabbitmq;
 pub mod redis;
+mod row;
 pub mod shell;
 mod smart_memory;
 pub mod sqlite;

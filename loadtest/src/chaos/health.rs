@@ -3,7 +3,7 @@
 //! what the tally has counted at the end.
 
 use anyhow::Context;
-use sqlx::{Connection, FromRow, PgConnection};
+use sqlx::{Connection, PgConnection};
 use uuid::Uuid;
 
 use super::log::{Folder, Hold, SecretNote, SmartLimit, Tallied, Tried};
@@ -69,28 +69,31 @@ pub(crate) async fn doom(servers: &PrivateServers, tried: &[Tried]) -> anyhow::R
     Ok(())
 }
 
-#[derive(FromRow)]
-struct HoldRow {
-    destination_id: Uuid,
-    noted_at: i64,
-    held_until: Option<i64>,
-    held_for: Option<String>,
-    opened_at: Option<i64>,
+adapters::row! {
+    struct HoldRow {
+        destination_id: Uuid,
+        noted_at: i64,
+        held_until: Option<i64>,
+        held_for: Option<String>,
+        opened_at: Option<i64>,
+    }
 }
 
-#[derive(FromRow)]
-struct SmartRow {
-    destination_id: Uuid,
-    in_force_from: i64,
-    per_second: Option<f64>,
+adapters::row! {
+    struct SmartRow {
+        destination_id: Uuid,
+        in_force_from: i64,
+        per_second: Option<f64>,
+    }
 }
 
-#[derive(FromRow)]
-struct SecretRow {
-    secret_id: Uuid,
-    destination_id: Uuid,
-    expires_at: Option<i64>,
-    noted_at: i64,
+adapters::row! {
+    struct SecretRow {
+        secret_id: Uuid,
+        destination_id: Uuid,
+        expires_at: Option<i64>,
+        noted_at: i64,
+    }
 }
 
 /// Writes what was noted to the logs.
@@ -144,14 +147,15 @@ async fn smart(connection: &mut PgConnection) -> anyhow::Result<Vec<SmartLimit>>
     Ok(rows.into_iter().map(limit).collect())
 }
 
-#[derive(FromRow)]
-struct TalliedRow {
-    destination_id: Uuid,
-    slot: String,
-    deleted: bool,
-    succeeded: i64,
-    failed: i64,
-    unknown: i64,
+adapters::row! {
+    struct TalliedRow {
+        destination_id: Uuid,
+        slot: String,
+        deleted: bool,
+        succeeded: i64,
+        failed: i64,
+        unknown: i64,
+    }
 }
 
 async fn tallied(connection: &mut PgConnection) -> anyhow::Result<Vec<Tallied>> {

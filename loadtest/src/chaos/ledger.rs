@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::Context;
 use domain::ids::DestinationId;
 use engine::ports::Catalog;
-use sqlx::{Connection, FromRow, PgConnection};
+use sqlx::{Connection, PgConnection};
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -149,23 +149,24 @@ pub(crate) async fn drain(
     }
 }
 
-#[derive(FromRow)]
-struct LedgerRow {
-    id: i64,
-    event_id: Uuid,
-    destination_id: Uuid,
-    try_number: i32,
-    state: String,
-    dead_letter: bool,
-    due_at: i64,
-    created_at: i64,
-    claimed_at: Option<i64>,
-    started_at: Option<i64>,
-    finished_at: Option<i64>,
-    was_unknown: bool,
-    is_replayed: bool,
-    is_replay: bool,
-    carried_by: Option<i64>,
+adapters::row! {
+    struct LedgerRow {
+        id: i64,
+        event_id: Uuid,
+        destination_id: Uuid,
+        try_number: i32,
+        state: String,
+        dead_letter: bool,
+        due_at: i64,
+        created_at: i64,
+        claimed_at: Option<i64>,
+        started_at: Option<i64>,
+        finished_at: Option<i64>,
+        was_unknown: bool,
+        is_replayed: bool,
+        is_replay: bool,
+        carried_by: Option<i64>,
+    }
 }
 
 impl LedgerRow {

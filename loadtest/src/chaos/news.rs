@@ -4,7 +4,7 @@
 use anyhow::Context;
 use domain::ids::{DestinationId, TenantId};
 use engine::ports::{AlertsChange, OperationsBook};
-use sqlx::{Connection, FromRow};
+use sqlx::Connection;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -107,31 +107,34 @@ pub(crate) async fn end_watch(servers: &PrivateServers) -> anyhow::Result<()> {
     servers.sql(END_WATCH).await
 }
 
-#[derive(FromRow)]
-struct NewsRow {
-    id: i64,
-    created_at: i64,
-    event_type: String,
-    destination_id: Option<Uuid>,
-    tenant_id: Uuid,
-    details: String,
-    relayed: bool,
+adapters::row! {
+    struct NewsRow {
+        id: i64,
+        created_at: i64,
+        event_type: String,
+        destination_id: Option<Uuid>,
+        tenant_id: Uuid,
+        details: String,
+        relayed: bool,
+    }
 }
 
-#[derive(FromRow)]
-struct NoteRow {
-    id: Uuid,
-    destination_id: Uuid,
-    payload: Vec<u8>,
+adapters::row! {
+    struct NoteRow {
+        id: Uuid,
+        destination_id: Uuid,
+        payload: Vec<u8>,
+    }
 }
 
-#[derive(FromRow)]
-struct HappenedRow {
-    id: Uuid,
-    is_deleted: bool,
-    died: i64,
-    died_untold: i64,
-    disabled: i64,
+adapters::row! {
+    struct HappenedRow {
+        id: Uuid,
+        is_deleted: bool,
+        died: i64,
+        died_untold: i64,
+        disabled: i64,
+    }
 }
 
 /// Writes what was noted, what it became, and what happened to the logs.

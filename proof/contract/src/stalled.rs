@@ -15,7 +15,7 @@ const TRIES: u32 = 5;
 struct Stalled;
 
 /// Ends a test that is to be made again.
-pub(super) fn stalled() -> ! {
+pub fn stalled() -> ! {
     panic_any(Stalled)
 }
 
@@ -52,29 +52,4 @@ macro_rules! tests_of {
             .await;
         }
     };
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::atomic::{AtomicU32, Ordering};
-
-    use super::*;
-
-    #[tokio::test]
-    async fn a_test_that_came_too_late_is_made_again() {
-        let made = AtomicU32::new(0);
-        made_again_if_stalled(async || {
-            if made.fetch_add(1, Ordering::Relaxed) < 2 {
-                stalled();
-            }
-        })
-        .await;
-        assert_eq!(made.into_inner(), 3);
-    }
-
-    #[tokio::test]
-    #[should_panic(expected = "as it is")]
-    async fn one_that_fails_fails() {
-        made_again_if_stalled(async || panic!("as it is")).await;
-    }
 }

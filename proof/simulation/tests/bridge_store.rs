@@ -8,8 +8,6 @@ mod calls;
 mod case;
 #[path = "bridge/checked.rs"]
 mod checked;
-#[path = "bridge/database.rs"]
-mod database;
 #[path = "bridge/explained.rs"]
 mod explained;
 #[path = "bridge/faulty_store.rs"]
@@ -20,6 +18,8 @@ mod held;
 mod known;
 #[path = "bridge/reference.rs"]
 mod reference;
+#[path = "../../../crates/adapters/tests/support/scratch.rs"]
+mod scratch;
 #[path = "bridge/shown.rs"]
 mod shown;
 #[path = "bridge/standing.rs"]
@@ -32,9 +32,20 @@ mod timed;
 use std::sync::Arc;
 
 use self::faulty::{Fault, Faulty};
+use self::scratch::Scratch;
 use crate::bridge::{CONNECTIONS, repeating, runner};
-use adapters::postgres::PostgresStore;
+use adapters::postgres::{PostgresOptions, PostgresStore};
 use adapters::sqlite::SqliteStore;
+
+/// A store with this many connections, and its database.
+async fn postgres(connections: usize) -> (PostgresStore, Scratch) {
+    let scratch = Scratch::migrated("").await;
+    let options = PostgresOptions {
+        url: scratch.url(),
+        max_connections: u32::try_from(connections).unwrap(),
+    };
+    (PostgresStore::connect(options).await.unwrap(), scratch)
+}
 
 #[test]
 fn sqlite_answers_many_callers_as_it_does_one_in_some_order() {

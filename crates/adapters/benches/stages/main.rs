@@ -13,6 +13,8 @@
 #![expect(clippy::unwrap_used, reason = "a benchmark fails by panicking")]
 
 mod arithmetic;
+#[path = "../../tests/support/scratch.rs"]
+mod scratch;
 #[path = "../../tests/postgres_store/database.rs"]
 #[expect(dead_code, reason = "most of it is for tests")]
 mod database;

@@ -15,6 +15,7 @@ use uuid::Uuid;
 use super::PostgresStore;
 use super::failure::{Failure, retried};
 use super::rows::{count, time, word};
+use crate::row::row;
 
 #[async_trait]
 impl Keys for PostgresStore {
@@ -113,16 +114,17 @@ async fn create(pool: &PgPool, tenant: TenantId, new: &NewKey) -> Result<Created
     }))
 }
 
-#[derive(sqlx::FromRow)]
-struct Row {
-    id: String,
-    tenant_id: Uuid,
-    name: String,
-    may: Vec<bool>,
-    created_at: i64,
-    expires_at: Option<i64>,
-    last_used_at: Option<i64>,
-    revoked_at: Option<i64>,
+row! {
+    struct Row {
+        id: String,
+        tenant_id: Uuid,
+        name: String,
+        may: Vec<bool>,
+        created_at: i64,
+        expires_at: Option<i64>,
+        last_used_at: Option<i64>,
+        revoked_at: Option<i64>,
+    }
 }
 
 async fn keys(pool: &PgPool, tenant: TenantId, limit: u32) -> Result<Vec<ApiKey>, Failure> {

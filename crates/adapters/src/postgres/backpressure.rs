@@ -18,6 +18,7 @@ use super::PostgresStore;
 use super::destinations::read_destinations;
 use super::failure::{Failure, retried};
 use super::keys;
+use crate::row::row;
 
 #[async_trait]
 impl Backpressure for PostgresStore {
@@ -105,18 +106,19 @@ async fn take_turn(connection: &mut PgConnection, last: &LastCount) -> Result<bo
     Ok(turn.is_some())
 }
 
-#[derive(sqlx::FromRow)]
-struct StandingRow {
-    now: i64,
-    scope: String,
-    id: Uuid,
-    tenant_id: Option<Uuid>,
-    pending: i64,
-    refused_at: Option<i64>,
-    refused_pending: Option<i64>,
-    retry_after_ms: i64,
-    counted_at: Option<i64>,
-    took_ms: Option<i64>,
+row! {
+    struct StandingRow {
+        now: i64,
+        scope: String,
+        id: Uuid,
+        tenant_id: Option<Uuid>,
+        pending: i64,
+        refused_at: Option<i64>,
+        refused_pending: Option<i64>,
+        retry_after_ms: i64,
+        counted_at: Option<i64>,
+        took_ms: Option<i64>,
+    }
 }
 
 /// The time, the last count, and where backlogs stood.

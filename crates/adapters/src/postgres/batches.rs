@@ -21,6 +21,7 @@ use uuid::Uuid;
 use super::claim::{Claimed, answered, claim_on, destinations};
 use super::failure::Failure;
 use super::rows::{batch_settings, count, integer, keys};
+use crate::row::row;
 
 /// A leader whose slot is further ahead than this beyond the head start will be
 /// answered that it is early: nothing is composed for it.
@@ -67,17 +68,18 @@ pub(super) async fn claim_batches(
     })
 }
 
-/// A leader that may start, as it was locked.
-#[derive(sqlx::FromRow)]
-struct Leader {
-    now: i64,
-    id: i64,
-    destination_id: Uuid,
-    urgent: bool,
-    first: bool,
-    batch_limit: Option<i32>,
-    bytes: i32,
-    batch: Vec<Option<i32>>,
+row! {
+    /// A leader that may start, as it was locked.
+    struct Leader {
+        now: i64,
+        id: i64,
+        destination_id: Uuid,
+        urgent: bool,
+        first: bool,
+        batch_limit: Option<i32>,
+        bytes: i32,
+        batch: Vec<Option<i32>>,
+    }
 }
 
 /// In the order of their slots: what waits goes to the first of them.
@@ -269,17 +271,18 @@ async fn read_members(
         .collect())
 }
 
-#[derive(sqlx::FromRow)]
-struct MemberRow {
-    id: i64,
-    event_id: Uuid,
-    try_number: i32,
-    tries_before: i32,
-    event_type: Option<String>,
-    content_type: String,
-    payload: Vec<u8>,
-    accepted_at: i64,
-    trace: Option<String>,
+row! {
+    struct MemberRow {
+        id: i64,
+        event_id: Uuid,
+        try_number: i32,
+        tries_before: i32,
+        event_type: Option<String>,
+        content_type: String,
+        payload: Vec<u8>,
+        accepted_at: i64,
+        trace: Option<String>,
+    }
 }
 
 impl MemberRow {

@@ -11,6 +11,7 @@ use uuid::Uuid;
 use super::failure::Failure;
 use super::over::moving;
 use super::rows::{count, word};
+use crate::row::row;
 
 /// One attempt. Waits for a claim in flight, and then finds it started.
 pub(super) async fn attempt(
@@ -97,14 +98,15 @@ const DUE: &str = "
     ) x
     order by x.due_at, x.id limit $4";
 
-/// What a step met.
-#[derive(sqlx::FromRow)]
-struct Met {
-    now: i64,
-    examined: i64,
-    cancelled: i64,
-    last_at: Option<i64>,
-    last_id: Option<i64>,
+row! {
+    /// What a step met.
+    struct Met {
+        now: i64,
+        examined: i64,
+        cancelled: i64,
+        last_at: Option<i64>,
+        last_id: Option<i64>,
+    }
 }
 
 /// One step of a backlog.

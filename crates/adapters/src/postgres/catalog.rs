@@ -21,34 +21,36 @@ use super::failure::Failure;
 use super::holder;
 use super::response_times::{Ends, spread};
 use super::rows::{LimitColumns, integer, word};
+use crate::row::row;
 
-#[derive(sqlx::FromRow)]
-struct Row {
-    id: Uuid,
-    external_id: Option<String>,
-    tenant_id: Uuid,
-    name: String,
-    url: String,
-    event_types: Vec<String>,
-    filter: Option<String>,
-    state: String,
-    numbers: Vec<Option<i32>>,
-    unlimited: bool,
-    shape: Option<String>,
-    safety_margin: Option<f64>,
-    margin_cap: Option<f64>,
-    count: Option<String>,
-    tier_numbers: Vec<Option<i32>>,
-    tier_unlimited: bool,
-    tier_shape: Option<String>,
-    ceiling_per_second: Option<f64>,
-    ceiling_numbers: Vec<Option<i32>>,
-    response_times: Ends,
-    now: i64,
-    pass_traceparent: bool,
-    handshake: String,
-    limit_group: Option<String>,
-    created_at: i64,
+row! {
+    struct Row {
+        id: Uuid,
+        external_id: Option<String>,
+        tenant_id: Uuid,
+        name: String,
+        url: String,
+        event_types: Vec<String>,
+        filter: Option<String>,
+        state: String,
+        numbers: Vec<Option<i32>>,
+        unlimited: bool,
+        shape: Option<String>,
+        safety_margin: Option<f64>,
+        margin_cap: Option<f64>,
+        count: Option<String>,
+        tier_numbers: Vec<Option<i32>>,
+        tier_unlimited: bool,
+        tier_shape: Option<String>,
+        ceiling_per_second: Option<f64>,
+        ceiling_numbers: Vec<Option<i32>>,
+        response_times: Ends,
+        now: i64,
+        pass_traceparent: bool,
+        handshake: String,
+        limit_group: Option<String>,
+        created_at: i64,
+    }
 }
 
 impl Row {

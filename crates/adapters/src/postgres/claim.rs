@@ -22,6 +22,7 @@ use super::failure::Failure;
 use super::rows::{count, keys};
 use super::{record, secrets};
 use crate::lost::no_event;
+use crate::row::row;
 use crate::stored_policy;
 
 /// Where these destinations' requests go now.
@@ -59,25 +60,26 @@ pub(super) async fn targets(
     Ok(targets)
 }
 
-/// A row that carries the permit's number, as it was locked.
-#[derive(sqlx::FromRow)]
-pub(super) struct Claimed {
-    now: i64,
-    id: Option<i64>,
-    number: Option<i64>,
-    destination_id: Option<Uuid>,
-    answer: Option<String>,
-    not_before: Option<i64>,
-    event_id: Option<Uuid>,
-    try_number: Option<i32>,
-    tries_before: Option<i32>,
-    retry_policy: Option<String>,
-    content_type: Option<String>,
-    payload: Option<Vec<u8>>,
-    event_type: Option<String>,
-    accepted_at: Option<i64>,
-    trace: Option<String>,
-    worker_id: Uuid,
+row! {
+    /// A row that carries the permit's number, as it was locked.
+    pub(super) struct Claimed {
+        now: i64,
+        id: Option<i64>,
+        number: Option<i64>,
+        destination_id: Option<Uuid>,
+        answer: Option<String>,
+        not_before: Option<i64>,
+        event_id: Option<Uuid>,
+        try_number: Option<i32>,
+        tries_before: Option<i32>,
+        retry_policy: Option<String>,
+        content_type: Option<String>,
+        payload: Option<Vec<u8>>,
+        event_type: Option<String>,
+        accepted_at: Option<i64>,
+        trace: Option<String>,
+        worker_id: Uuid,
+    }
 }
 
 /// One statement. Rows are locked, skipping those that somebody holds: a

@@ -16,6 +16,7 @@ use sqlx::{AssertSqlSafe, Connection, PgConnection, PgPool};
 
 use super::failure::{Failure, in_words};
 use super::horizon::{self, COUNTED, NOT_OVER};
+use crate::row::row;
 
 /// Days after today that have their partitions. So many may pass with nobody
 /// there who makes more before an event has nowhere to go.
@@ -239,26 +240,28 @@ fn is_busy(failure: &Failure) -> bool {
     matches!(error.code().as_deref(), Some("55P03" | "57014"))
 }
 
-/// The table of a day, all of which is older than its age.
-#[derive(Debug, sqlx::FromRow)]
-struct Day {
-    /// Without its schema, which is the parent's.
-    name: String,
-    /// Both quoted, as statements need them.
-    parent_table: String,
-    table: String,
-    /// How it is attached, as `attach partition` has it.
-    bounds: String,
-    /// It is none of the parent's partitions any more.
-    detached: bool,
-    /// Its detaching was interrupted.
-    pending: bool,
-    /// The day, for events.
-    day: Option<String>,
-    /// Its end, in days since 1970.
-    ends: i64,
-    /// Of its day among those to go, from 1 on.
-    place: i64,
+row! {
+    /// The table of a day, all of which is older than its age.
+    #[derive(Debug)]
+    struct Day {
+        /// Without its schema, which is the parent's.
+        name: String,
+        /// Both quoted, as statements need them.
+        parent_table: String,
+        table: String,
+        /// How it is attached, as `attach partition` has it.
+        bounds: String,
+        /// It is none of the parent's partitions any more.
+        detached: bool,
+        /// Its detaching was interrupted.
+        pending: bool,
+        /// The day, for events.
+        day: Option<String>,
+        /// Its end, in days since 1970.
+        ends: i64,
+        /// Of its day among those to go, from 1 on.
+        place: i64,
+    }
 }
 
 /// Days to go, the oldest first; before them what was left half done.

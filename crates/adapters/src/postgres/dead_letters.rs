@@ -12,14 +12,15 @@ use uuid::Uuid;
 use super::events::Row as AttemptRow;
 use super::failure::Failure;
 use super::rows::time;
+use crate::row::row;
 
-#[derive(sqlx::FromRow)]
-struct Row {
-    #[sqlx(flatten)]
-    attempt: AttemptRow,
-    event_type: Option<String>,
-    died_at: i64,
-    replayed_at: Option<i64>,
+row! {
+    struct Row {
+        event_type: Option<String>,
+        died_at: i64,
+        replayed_at: Option<i64>,
+        ..attempt: AttemptRow,
+    }
 }
 
 impl Row {

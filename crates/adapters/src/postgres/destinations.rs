@@ -18,6 +18,7 @@ use super::failure::Failure;
 use super::id_range::IdRange;
 use super::response_times::{Ends, spread};
 use super::rows::{LimitColumns, batch_settings, count, time, word};
+use crate::row::row;
 
 /// Locks the rows that nobody else holds. `for no key update`, because
 /// attempts' foreign keys hold `for key share` while an ingest is open, and
@@ -77,40 +78,41 @@ pub(super) struct Known {
     pub(super) found: HashMap<DestinationId, Found>,
 }
 
-#[derive(sqlx::FromRow)]
-struct DestinationRow {
-    now: i64,
-    horizon: i64,
-    given: i64,
-    id: Option<Uuid>,
-    tenant_id: Option<Uuid>,
-    tenant_max_in_flight: Option<i32>,
-    state: Option<String>,
-    deleted: bool,
-    epoch: Option<i64>,
-    numbers: Vec<Option<i32>>,
-    unlimited: Option<bool>,
-    shape: Option<String>,
-    safety_margin: Option<f64>,
-    margin_cap: Option<f64>,
-    count: Option<String>,
-    tier_numbers: Vec<Option<i32>>,
-    tier_unlimited: Option<bool>,
-    tier_shape: Option<String>,
-    last_permit: i64,
-    missing_micro: i64,
-    meter_as_of: Option<i64>,
-    recount: bool,
-    first_after: i64,
-    held_until: Option<i64>,
-    deferred_until: Option<i64>,
-    probing: bool,
-    failures: i32,
-    smart_per_second: Option<f64>,
-    smart_max_in_flight: Option<i32>,
-    batch: Vec<Option<i32>>,
-    response_times: Ends,
-    limit_group: Option<String>,
+row! {
+    struct DestinationRow {
+        now: i64,
+        horizon: i64,
+        given: i64,
+        id: Option<Uuid>,
+        tenant_id: Option<Uuid>,
+        tenant_max_in_flight: Option<i32>,
+        state: Option<String>,
+        deleted: bool,
+        epoch: Option<i64>,
+        numbers: Vec<Option<i32>>,
+        unlimited: Option<bool>,
+        shape: Option<String>,
+        safety_margin: Option<f64>,
+        margin_cap: Option<f64>,
+        count: Option<String>,
+        tier_numbers: Vec<Option<i32>>,
+        tier_unlimited: Option<bool>,
+        tier_shape: Option<String>,
+        last_permit: i64,
+        missing_micro: i64,
+        meter_as_of: Option<i64>,
+        recount: bool,
+        first_after: i64,
+        held_until: Option<i64>,
+        deferred_until: Option<i64>,
+        probing: bool,
+        failures: i32,
+        smart_per_second: Option<f64>,
+        smart_max_in_flight: Option<i32>,
+        batch: Vec<Option<i32>>,
+        response_times: Ends,
+        limit_group: Option<String>,
+    }
 }
 
 /// The destinations that are there, locked or not.

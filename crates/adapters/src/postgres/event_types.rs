@@ -9,26 +9,29 @@ use sqlx::PgPool;
 
 use super::PostgresStore;
 use super::failure::{Failure, retried};
+use crate::row::row;
 
-/// What there is of a type.
-#[derive(sqlx::FromRow)]
-struct Row {
-    name: String,
-    description: String,
-    schema: Option<String>,
-    example: Option<String>,
-    redact: Vec<String>,
-    archived: bool,
+row! {
+    /// What there is of a type.
+    struct Row {
+        name: String,
+        description: String,
+        schema: Option<String>,
+        example: Option<String>,
+        redact: Vec<String>,
+        archived: bool,
+    }
 }
 
-#[derive(sqlx::FromRow)]
-struct ListedRow {
-    name: String,
-    description: String,
-    redact: Vec<String>,
-    archived: bool,
-    has_schema: bool,
-    has_example: bool,
+row! {
+    struct ListedRow {
+        name: String,
+        description: String,
+        redact: Vec<String>,
+        archived: bool,
+        has_schema: bool,
+        has_example: bool,
+    }
 }
 
 impl From<Row> for EventType {

@@ -9,29 +9,31 @@ use uuid::Uuid;
 
 use super::failure::Failure;
 use super::rows::{count, time, word};
+use crate::row::row;
 
 /// The newest attempts that are shown of one event.
 const MAX_ATTEMPTS: i64 = 1_000;
 
-#[derive(sqlx::FromRow)]
-pub(super) struct Row {
-    id: i64,
-    event_id: Uuid,
-    destination_id: Uuid,
-    try_number: i32,
-    state: String,
-    dead_letter: bool,
-    created_at: i64,
-    due_at: Option<i64>,
-    expires_at: Option<i64>,
-    admitted_at: Option<i64>,
-    started_at: Option<i64>,
-    finished_at: Option<i64>,
-    status: Option<i32>,
-    error: Option<String>,
-    response_body: Option<Vec<u8>>,
-    response_headers: Option<String>,
-    replay_id: Option<Uuid>,
+row! {
+    pub(super) struct Row {
+        id: i64,
+        event_id: Uuid,
+        destination_id: Uuid,
+        try_number: i32,
+        state: String,
+        dead_letter: bool,
+        created_at: i64,
+        due_at: Option<i64>,
+        expires_at: Option<i64>,
+        admitted_at: Option<i64>,
+        started_at: Option<i64>,
+        finished_at: Option<i64>,
+        status: Option<i32>,
+        error: Option<String>,
+        response_body: Option<Vec<u8>>,
+        response_headers: Option<String>,
+        replay_id: Option<Uuid>,
+    }
 }
 
 impl Row {

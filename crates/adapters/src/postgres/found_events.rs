@@ -10,24 +10,26 @@ use uuid::Uuid;
 
 use super::failure::Failure;
 use super::rows::{count, time, word};
+use crate::row::row;
 
-#[derive(sqlx::FromRow)]
-struct Row {
-    id: Uuid,
-    wanted: bool,
-    event_type: Option<String>,
-    payload_bytes: i32,
-    urgent: bool,
-    created_at: i64,
-    attempts: Option<i64>,
-    matching: Option<i64>,
-    destinations: Option<i64>,
-    destination: Option<Uuid>,
-    due_at: Option<i64>,
-    expires_at: Option<i64>,
-    last: Option<String>,
-    /// The last that was examined, of as many as may be.
-    more: bool,
+row! {
+    struct Row {
+        id: Uuid,
+        wanted: bool,
+        event_type: Option<String>,
+        payload_bytes: i32,
+        urgent: bool,
+        created_at: i64,
+        attempts: Option<i64>,
+        matching: Option<i64>,
+        destinations: Option<i64>,
+        destination: Option<Uuid>,
+        due_at: Option<i64>,
+        expires_at: Option<i64>,
+        last: Option<String>,
+        /// The last that was examined, of as many as may be.
+        more: bool,
+    }
 }
 
 /// The ids carry their time, so the newest of a tenant are at the end of its part

@@ -16,6 +16,7 @@ use uuid::Uuid;
 use super::PostgresStore;
 use super::failure::{Failure, retried};
 use super::rows::{LimitColumns, count, integer, time, word};
+use crate::row::row;
 
 #[async_trait]
 impl Handshakes for PostgresStore {
@@ -32,17 +33,18 @@ impl Handshakes for PostgresStore {
     }
 }
 
-#[derive(sqlx::FromRow)]
-struct DueRow {
-    id: Uuid,
-    url: String,
-    asks: bool,
-    numbers: Vec<Option<i32>>,
-    unlimited: bool,
-    shape: Option<String>,
-    tier_numbers: Vec<Option<i32>>,
-    tier_unlimited: bool,
-    tier_shape: Option<String>,
+row! {
+    struct DueRow {
+        id: Uuid,
+        url: String,
+        asks: bool,
+        numbers: Vec<Option<i32>>,
+        unlimited: bool,
+        shape: Option<String>,
+        tier_numbers: Vec<Option<i32>>,
+        tier_unlimited: bool,
+        tier_shape: Option<String>,
+    }
 }
 
 impl DueRow {
@@ -112,18 +114,19 @@ async fn take(pool: &PgPool, limit: u32) -> Result<Vec<Question>, Failure> {
     asked.map(DueRow::question).collect()
 }
 
-#[derive(sqlx::FromRow)]
-struct StandingRow {
-    now: i64,
-    next_ask_at: Option<i64>,
-    asked_at: Option<i64>,
-    outcome: Option<String>,
-    problem: Option<String>,
-    allowed_until: Option<i64>,
-    failures: Option<i32>,
-    allowed_per_minute: Option<i32>,
-    tenant_id: Uuid,
-    handshake: String,
+row! {
+    struct StandingRow {
+        now: i64,
+        next_ask_at: Option<i64>,
+        asked_at: Option<i64>,
+        outcome: Option<String>,
+        problem: Option<String>,
+        allowed_until: Option<i64>,
+        failures: Option<i32>,
+        allowed_per_minute: Option<i32>,
+        tenant_id: Uuid,
+        handshake: String,
+    }
 }
 
 impl StandingRow {

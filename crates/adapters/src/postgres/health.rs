@@ -16,6 +16,7 @@ use uuid::Uuid;
 
 use super::failure::Failure;
 use super::rows::{count, integer, word};
+use crate::row::row;
 
 /// The answers of a batch that may matter, by destination.
 pub(super) type Seen = BTreeMap<Uuid, Vec<Observation>>;
@@ -29,24 +30,25 @@ pub(super) struct Judged {
     pub(super) held: Vec<Uuid>,
 }
 
-/// A destination's settings and what was remembered of it.
-#[derive(sqlx::FromRow)]
-pub(super) struct Row {
-    id: Uuid,
-    tenant_id: Uuid,
-    breaker_failures: Option<i32>,
-    breaker_failing_for_seconds: Option<i32>,
-    breaker_disable_after_seconds: Option<i32>,
-    failures: Option<i32>,
-    failing_since: Option<i64>,
-    last_failed_at: Option<i64>,
-    refusals: Option<i32>,
-    held_since: Option<i64>,
-    held_until: Option<i64>,
-    held_for: Option<String>,
-    opened_at: Option<i64>,
-    probes: Option<i32>,
-    disabled_for: Option<String>,
+row! {
+    /// A destination's settings and what was remembered of it.
+    pub(super) struct Row {
+        id: Uuid,
+        tenant_id: Uuid,
+        breaker_failures: Option<i32>,
+        breaker_failing_for_seconds: Option<i32>,
+        breaker_disable_after_seconds: Option<i32>,
+        failures: Option<i32>,
+        failing_since: Option<i64>,
+        last_failed_at: Option<i64>,
+        refusals: Option<i32>,
+        held_since: Option<i64>,
+        held_until: Option<i64>,
+        held_for: Option<String>,
+        opened_at: Option<i64>,
+        probes: Option<i32>,
+        disabled_for: Option<String>,
+    }
 }
 
 impl Row {

@@ -15,6 +15,7 @@ use super::failure::{Failure, retried};
 use super::health::Row;
 use super::holder;
 use super::rows::{count, integer};
+use crate::row::row;
 
 #[async_trait]
 impl HealthBook for PostgresStore {
@@ -70,12 +71,12 @@ async fn read(
     tenant: Option<TenantId>,
     ids: &[Uuid],
 ) -> Result<Vec<HealthView>, Failure> {
-    #[derive(sqlx::FromRow)]
-    struct Found {
-        now: i64,
-        alert_failing_percent: Option<i32>,
-        #[sqlx(flatten)]
-        row: Row,
+    row! {
+        struct Found {
+            now: i64,
+            alert_failing_percent: Option<i32>,
+            ..row: Row,
+        }
     }
     let rows: Vec<Found> = sqlx::query_as(
         "-- health

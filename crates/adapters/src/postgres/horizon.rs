@@ -18,6 +18,7 @@ use domain::time::micros;
 use sqlx::{AssertSqlSafe, PgConnection};
 
 use super::failure::{Failure, in_words};
+use crate::row::row;
 
 /// Limits count starts of the last day, and the largest safety margin makes
 /// that two; whatever the ages, no attempt that is younger goes.
@@ -72,13 +73,14 @@ pub(super) async fn raise(connection: &mut PgConnection) -> Result<(), Failure> 
     Ok(())
 }
 
-/// A day of attempts, attached or not.
-#[derive(sqlx::FromRow)]
-struct Day {
-    /// Quoted, as statements need it.
-    table: String,
-    /// The smallest id that it can hold.
-    lowest: i64,
+row! {
+    /// A day of attempts, attached or not.
+    struct Day {
+        /// Quoted, as statements need it.
+        table: String,
+        /// The smallest id that it can hold.
+        lowest: i64,
+    }
 }
 
 /// The smallest id of the oldest day in which something is not over or counts. No

@@ -21,6 +21,7 @@ use super::accepted::went_to;
 use super::days;
 use super::failure::Failure;
 use super::keys;
+use crate::row::row;
 use crate::subscriber;
 
 /// Accepts events; the answers are in their order. Schedulers make the days that come;
@@ -128,12 +129,13 @@ struct Batch<'a> {
     written: Vec<bool>,
 }
 
-/// What became of one that was offered.
-#[derive(sqlx::FromRow)]
-struct Written {
-    /// Its destination's, if it names one that is there.
-    state: Option<String>,
-    is_written: bool,
+row! {
+    /// What became of one that was offered.
+    struct Written {
+        /// Its destination's, if it names one that is there.
+        state: Option<String>,
+        is_written: bool,
+    }
 }
 
 impl<'a> Batch<'a> {

@@ -9,6 +9,7 @@ use uuid::Uuid;
 
 use super::failure::Failure;
 use super::rows::{LimitColumns, count, time, word};
+use crate::row::row;
 
 /// Which page of a ledger.
 #[derive(Clone, Copy)]
@@ -20,14 +21,15 @@ pub(super) struct Page {
     pub(super) limit: u32,
 }
 
-#[derive(sqlx::FromRow)]
-struct Row {
-    id: i64,
-    due_at: i64,
-    started_at: Option<i64>,
-    finished_at: Option<i64>,
-    state: String,
-    status: Option<i32>,
+row! {
+    struct Row {
+        id: i64,
+        due_at: i64,
+        started_at: Option<i64>,
+        finished_at: Option<i64>,
+        state: String,
+        status: Option<i32>,
+    }
 }
 
 impl Row {
@@ -202,16 +204,17 @@ async fn waiting(pool: &PgPool, page: Page, limit: i64) -> Result<Vec<Row>, Fail
     .await?)
 }
 
-#[derive(sqlx::FromRow)]
-struct HistoryRow {
-    in_force_from: i64,
-    numbers: Vec<Option<i32>>,
-    unlimited: bool,
-    shape: Option<String>,
-    safety_margin: Option<f64>,
-    margin_cap: Option<f64>,
-    count: Option<String>,
-    state: String,
+row! {
+    struct HistoryRow {
+        in_force_from: i64,
+        numbers: Vec<Option<i32>>,
+        unlimited: bool,
+        shape: Option<String>,
+        safety_margin: Option<f64>,
+        margin_cap: Option<f64>,
+        count: Option<String>,
+        state: String,
+    }
 }
 
 impl HistoryRow {

@@ -16,6 +16,7 @@ use super::destinations::Found;
 use super::failure::Failure;
 use super::id_range::IdRange;
 use super::response_times::{Ends, spread};
+use crate::row::row;
 
 /// Whose, and its name.
 pub(super) type Key = (TenantId, GroupName);
@@ -90,19 +91,20 @@ pub(super) async fn limits_of<'a>(
         .collect())
 }
 
-/// A member, or the group alone if it has none.
-#[derive(sqlx::FromRow)]
-struct Row {
-    tenant_id: Uuid,
-    name: String,
-    limits: Vec<Option<i32>>,
-    destination_id: Option<Uuid>,
-    safety_margin: Option<f64>,
-    margin_cap: Option<f64>,
-    response_times: Ends,
-    not_befores: Vec<i64>,
-    deadlines: Vec<i64>,
-    starts: Vec<i64>,
+row! {
+    /// A member, or the group alone if it has none.
+    struct Row {
+        tenant_id: Uuid,
+        name: String,
+        limits: Vec<Option<i32>>,
+        destination_id: Option<Uuid>,
+        safety_margin: Option<f64>,
+        margin_cap: Option<f64>,
+        response_times: Ends,
+        not_befores: Vec<i64>,
+        deadlines: Vec<i64>,
+        starts: Vec<i64>,
+    }
 }
 
 /// One statement, and so one snapshot: no start slips from what is owed to what is over

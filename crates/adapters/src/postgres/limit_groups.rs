@@ -19,6 +19,7 @@ use super::PostgresStore;
 use super::failure::{Failure, retried};
 use super::limit_group::limits;
 use super::rows::{integer, time};
+use crate::row::row;
 
 #[async_trait]
 impl LimitGroups for PostgresStore {
@@ -127,12 +128,13 @@ async fn starts(
         .collect())
 }
 
-#[derive(sqlx::FromRow)]
-struct Row {
-    name: String,
-    limits: Vec<Option<i32>>,
-    members: Vec<Uuid>,
-    created_at: i64,
+row! {
+    struct Row {
+        name: String,
+        limits: Vec<Option<i32>>,
+        members: Vec<Uuid>,
+        created_at: i64,
+    }
 }
 
 impl Row {

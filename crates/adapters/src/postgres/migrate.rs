@@ -1,17 +1,73 @@
 //! The schema: brought forward, and compared.
 
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use engine::ports::CatalogError;
 use engine::ports::StoreError;
-use sqlx::migrate::{MigrateError, Migrator};
-use sqlx::{PgConnection, PgPool};
+use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
+use sqlx::{PgConnection, PgPool, SqlSafeStr};
 use tokio::time::Instant;
 
 use super::days;
 use super::failure::in_words;
 
-static MIGRATOR: Migrator = sqlx::migrate!("../../migrations/postgres");
+/// The migrations in their order: number, what it is about, and SQL.
+const MIGRATIONS: &[(i64, &str, &str)] = &[
+    (
+        1,
+        "limits",
+        include_str!("../../../../migrations/postgres/0001_limits.sql"),
+    ),
+    (
+        2,
+        "events",
+        include_str!("../../../../migrations/postgres/0002_events.sql"),
+    ),
+    (
+        3,
+        "attempts",
+        include_str!("../../../../migrations/postgres/0003_attempts.sql"),
+    ),
+    (
+        4,
+        "changes",
+        include_str!("../../../../migrations/postgres/0004_changes.sql"),
+    ),
+    (
+        5,
+        "receivers",
+        include_str!("../../../../migrations/postgres/0005_receivers.sql"),
+    ),
+    (
+        6,
+        "notifications",
+        include_str!("../../../../migrations/postgres/0006_notifications.sql"),
+    ),
+    (
+        7,
+        "people",
+        include_str!("../../../../migrations/postgres/0007_people.sql"),
+    ),
+    (
+        8,
+        "upkeep",
+        include_str!("../../../../migrations/postgres/0008_upkeep.sql"),
+    ),
+    (
+        9,
+        "outbox",
+        include_str!("../../../../migrations/postgres/0009_outbox.sql"),
+    ),
+];
+
+static MIGRATOR: LazyLock<Migrator> = LazyLock::new(|| {
+    let migration = |&(version, about, sql): &(i64, &'static str, &'static str)| {
+        let kind = MigrationType::Simple;
+        Migration::new(version, about.into(), kind, sql.into_sql_str(), false)
+    };
+    Migrator::with_migrations(MIGRATIONS.iter().map(migration).collect())
+});
 
 /// Between two tries: those who had queued up get through.
 const PAUSE: Duration = Duration::from_secs(2);
@@ -210,5 +266,25 @@ pub(super) async fn ready(pool: &PgPool) -> Result<(), CatalogError> {
             Err(unavailable("no partitions for today".to_owned()))
         }
         Err(error) => Err(unavailable(in_words(&error))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_file_is_in_the_list() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../migrations/postgres");
+        let files: BTreeSet<String> = (std::fs::read_dir(folder).unwrap())
+            .map(|file| file.unwrap().file_name().into_string().unwrap())
+            .collect();
+        let listed = |(version, about, _): &(i64, &str, &str)| {
+            format!("{version:04}_{}.sql", about.replace(' ', "_"))
+        };
+        let listed: Vec<String> = MIGRATIONS.iter().map(listed).collect();
+        assert!(files.iter().eq(&listed), "{files:?}, {listed:?}");
     }
 }

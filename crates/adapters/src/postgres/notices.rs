@@ -23,6 +23,7 @@ use uuid::Uuid;
 use super::PostgresStore;
 use super::failure::{Failure, retried};
 use super::rows::{count, word};
+use crate::row::row;
 
 #[async_trait]
 impl Notices for PostgresStore {
@@ -47,16 +48,17 @@ impl Notices for PostgresStore {
     }
 }
 
-/// A row of `notice_addresses`.
-#[derive(sqlx::FromRow)]
-struct AddressRow {
-    id: Uuid,
-    tenant_id: Uuid,
-    scope: String,
-    form: String,
-    shown: String,
-    event_types: Vec<String>,
-    every_seconds: i32,
+row! {
+    /// A row of `notice_addresses`.
+    struct AddressRow {
+        id: Uuid,
+        tenant_id: Uuid,
+        scope: String,
+        form: String,
+        shown: String,
+        event_types: Vec<String>,
+        every_seconds: i32,
+    }
 }
 
 impl AddressRow {
@@ -211,15 +213,15 @@ pub(super) async fn remove(
     Ok(done.rows_affected())
 }
 
-/// An address that is due, as it is when it is claimed now.
-#[derive(sqlx::FromRow)]
-struct DueRow {
-    #[sqlx(flatten)]
-    address: AddressRow,
-    key_id: Option<String>,
-    sealed: Option<Vec<u8>>,
-    failures: i32,
-    lease: i64,
+row! {
+    /// An address that is due, as it is when it is claimed now.
+    struct DueRow {
+        key_id: Option<String>,
+        sealed: Option<Vec<u8>>,
+        failures: i32,
+        lease: i64,
+        ..address: AddressRow,
+    }
 }
 
 async fn claim(
@@ -294,15 +296,16 @@ async fn take(connection: &mut PgConnection, id: Uuid, number: i64) -> Result<()
     Ok(())
 }
 
-#[derive(sqlx::FromRow)]
-struct LineRow {
-    id: i64,
-    created_at: i64,
-    event_type: String,
-    destination_id: Option<Uuid>,
-    name: String,
-    tenant: String,
-    details: String,
+row! {
+    struct LineRow {
+        id: i64,
+        created_at: i64,
+        event_type: String,
+        destination_id: Option<Uuid>,
+        name: String,
+        tenant: String,
+        details: String,
+    }
 }
 
 async fn digest(connection: &mut PgConnection, id: Uuid, number: i64) -> Result<Digest, Failure> {

@@ -17,6 +17,7 @@ use super::failure::Failure;
 use super::ingest;
 use super::notices;
 use super::rows::{count, word};
+use crate::row::row;
 
 /// One batch.
 pub(super) async fn relay(pool: &PgPool, limit: u32) -> Result<RelayedOperations, Failure> {
@@ -48,15 +49,16 @@ pub(super) async fn relay(pool: &PgPool, limit: u32) -> Result<RelayedOperations
     Ok(relayed)
 }
 
-/// A row of `operational_events`.
-#[derive(sqlx::FromRow)]
-pub(super) struct Row {
-    id: i64,
-    created_at: i64,
-    event_type: String,
-    destination_id: Option<Uuid>,
-    tenant_id: Uuid,
-    details: String,
+row! {
+    /// A row of `operational_events`.
+    pub(super) struct Row {
+        id: i64,
+        created_at: i64,
+        event_type: String,
+        destination_id: Option<Uuid>,
+        tenant_id: Uuid,
+        details: String,
+    }
 }
 
 impl From<Row> for OperationalEvent {
@@ -100,14 +102,15 @@ async fn mark(connection: &mut PgConnection, rows: &[OperationalEvent]) -> Resul
     Ok(())
 }
 
-/// A row of `operational_destinations`.
-#[derive(sqlx::FromRow)]
-pub(super) struct ToldRow {
-    position: i64,
-    destination_id: Uuid,
-    tenant_id: Uuid,
-    scope: String,
-    event_types: Vec<String>,
+row! {
+    /// A row of `operational_destinations`.
+    pub(super) struct ToldRow {
+        position: i64,
+        destination_id: Uuid,
+        tenant_id: Uuid,
+        scope: String,
+        event_types: Vec<String>,
+    }
 }
 
 impl ToldRow {

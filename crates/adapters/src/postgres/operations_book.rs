@@ -22,6 +22,7 @@ use super::notices;
 use super::operations::{self, Row, ToldRow};
 use super::rows::{count, integer};
 use super::watch::{self, WatchRow};
+use crate::row::row;
 
 #[async_trait]
 impl Operations for PostgresStore {
@@ -270,14 +271,14 @@ async fn recent(
     Ok(rows.into_iter().map(OperationalEvent::from).collect())
 }
 
-#[derive(sqlx::FromRow)]
-struct AlertsRow {
-    alert_backlog: Option<i32>,
-    alert_under_delivery_seconds: Option<i32>,
-    alert_failing_percent: Option<i32>,
-    failing_since: Option<i64>,
-    #[sqlx(flatten)]
-    watch: WatchRow,
+row! {
+    struct AlertsRow {
+        alert_backlog: Option<i32>,
+        alert_under_delivery_seconds: Option<i32>,
+        alert_failing_percent: Option<i32>,
+        failing_since: Option<i64>,
+        ..watch: WatchRow,
+    }
 }
 
 async fn alerts(pool: &PgPool, tenant: TenantId, id: DestinationId) -> Result<AlertsView, Failure> {

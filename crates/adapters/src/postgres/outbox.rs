@@ -17,6 +17,7 @@ use uuid::Uuid;
 use super::days::DAYS_AHEAD;
 use super::failure::Failure;
 use super::ingest;
+use crate::row::row;
 
 /// Why a row is refused whose id is of a day that has no partition.
 const NO_DAY: &str = "event_id: of version 7, and its time is older than the events that are \
@@ -213,21 +214,22 @@ async fn lock_rows(
     Ok(rows.map(|(position, _)| position).collect())
 }
 
-#[derive(sqlx::FromRow)]
-struct Row {
-    position: i64,
-    event_id: Uuid,
-    tenant_id: Option<Uuid>,
-    destination_id: Option<Uuid>,
-    event_type: Option<String>,
-    content_type: Option<String>,
-    payload: Option<Vec<u8>>,
-    payload_length: i64,
-    payloads: i32,
-    deliver_at: Option<i64>,
-    expires_at: Option<i64>,
-    urgent: Option<bool>,
-    now: i64,
+row! {
+    struct Row {
+        position: i64,
+        event_id: Uuid,
+        tenant_id: Option<Uuid>,
+        destination_id: Option<Uuid>,
+        event_type: Option<String>,
+        content_type: Option<String>,
+        payload: Option<Vec<u8>>,
+        payload_length: i64,
+        payloads: i32,
+        deliver_at: Option<i64>,
+        expires_at: Option<i64>,
+        urgent: Option<bool>,
+        now: i64,
+    }
 }
 
 impl Row {

@@ -20,6 +20,7 @@ use super::failure::{Failure, retried};
 use super::harm::{BY_HARM, is_troubled};
 use super::rows::{count, word};
 use super::{all_destinations, events, found_attempts, found_events};
+use crate::row::row;
 
 #[async_trait]
 impl Overview for PostgresStore {
@@ -358,14 +359,14 @@ async fn starts(
     Ok(rows.into_iter().map(starts).collect())
 }
 
-#[derive(sqlx::FromRow)]
-struct RequestedRow {
-    #[sqlx(flatten)]
-    attempt: events::Row,
-    claimed_at: Option<i64>,
-    content_type: Option<String>,
-    bytes: i32,
-    in_batch: bool,
+row! {
+    struct RequestedRow {
+        claimed_at: Option<i64>,
+        content_type: Option<String>,
+        bytes: i32,
+        in_batch: bool,
+        ..attempt: events::Row,
+    }
 }
 
 async fn requested(

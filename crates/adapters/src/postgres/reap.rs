@@ -27,6 +27,7 @@ use super::over::moving;
 use super::record::{Retry, insert_retries};
 use super::rows::{count, integer};
 use super::tenants;
+use crate::row::row;
 
 /// How long a worker that is gone is remembered.
 const FORGET_WORKERS_AFTER: Duration = Duration::from_secs(3_600);
@@ -193,26 +194,27 @@ async fn expire_permits(
     })
 }
 
-/// A start that was given up.
-#[derive(sqlx::FromRow)]
-struct GivenUp {
-    now: i64,
-    id: i64,
-    event_id: Uuid,
-    destination_id: Uuid,
-    tenant_id: Uuid,
-    try_number: i32,
-    tries_before: i32,
-    expires_at: Option<i64>,
-    payload_bytes: i32,
-    batch_limit: Option<i32>,
-    max_tries: i32,
-    /// It was not alone.
-    is_batch: bool,
-    claimed_at: i64,
-    started_at: i64,
-    to_fold: bool,
-    destination_is_gone: bool,
+row! {
+    /// A start that was given up.
+    struct GivenUp {
+        now: i64,
+        id: i64,
+        event_id: Uuid,
+        destination_id: Uuid,
+        tenant_id: Uuid,
+        try_number: i32,
+        tries_before: i32,
+        expires_at: Option<i64>,
+        payload_bytes: i32,
+        batch_limit: Option<i32>,
+        max_tries: i32,
+        /// It was not alone.
+        is_batch: bool,
+        claimed_at: i64,
+        started_at: i64,
+        to_fold: bool,
+        destination_is_gone: bool,
+    }
 }
 
 impl GivenUp {

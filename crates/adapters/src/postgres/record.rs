@@ -26,6 +26,7 @@ use super::id_range::IdRange;
 use super::over::moving;
 use super::rows::{count, integer, keys};
 use super::smart::{self, Samples};
+use crate::row::row;
 
 /// Records outcomes of one worker's starts.
 pub(super) async fn record_outcomes(
@@ -227,32 +228,33 @@ fn samples(ended: &[(&Outcome, Started)]) -> Samples {
     samples
 }
 
-/// A start of ours, locked.
-#[derive(sqlx::FromRow)]
-struct Started {
-    now: i64,
-    id: i64,
-    event_id: Uuid,
-    destination_id: Uuid,
-    tenant_id: Uuid,
-    try_number: i32,
-    tries_before: i32,
-    expires_at: Option<i64>,
-    payload_bytes: i32,
-    batch_limit: Option<i32>,
-    replay_id: Option<Uuid>,
-    urgent: bool,
-    was_unknown: bool,
-    dead_letter: bool,
-    to_fold: bool,
-    crowded: bool,
-    claimed_at: i64,
-    /// The latest that it may be.
-    started_at: i64,
-    /// Its destination has something to remember.
-    remembered: bool,
-    /// Its destination has smart delivery.
-    smart: bool,
+row! {
+    /// A start of ours, locked.
+    struct Started {
+        now: i64,
+        id: i64,
+        event_id: Uuid,
+        destination_id: Uuid,
+        tenant_id: Uuid,
+        try_number: i32,
+        tries_before: i32,
+        expires_at: Option<i64>,
+        payload_bytes: i32,
+        batch_limit: Option<i32>,
+        replay_id: Option<Uuid>,
+        urgent: bool,
+        was_unknown: bool,
+        dead_letter: bool,
+        to_fold: bool,
+        crowded: bool,
+        claimed_at: i64,
+        /// The latest that it may be.
+        started_at: i64,
+        /// Its destination has something to remember.
+        remembered: bool,
+        /// Its destination has smart delivery.
+        smart: bool,
+    }
 }
 
 async fn lock(

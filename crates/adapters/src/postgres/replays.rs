@@ -21,6 +21,7 @@ use super::destinations::{Known, read_destinations};
 use super::failure::Failure;
 use super::limit_group;
 use super::rows::{count, time, word};
+use crate::row::row;
 
 /// A single one is the only one of its destination that died just then.
 const CREATE: &str = "-- create_replay
@@ -108,20 +109,21 @@ pub(super) async fn create(
     }
 }
 
-/// The row of one.
-#[derive(sqlx::FromRow)]
-struct Progress {
-    id: Uuid,
-    destination_id: Uuid,
-    source: String,
-    event_id: Option<Uuid>,
-    share: f64,
-    state: String,
-    total: i64,
-    done: i64,
-    skipped: i64,
-    created_at: i64,
-    finished_at: Option<i64>,
+row! {
+    /// The row of one.
+    struct Progress {
+        id: Uuid,
+        destination_id: Uuid,
+        source: String,
+        event_id: Option<Uuid>,
+        share: f64,
+        state: String,
+        total: i64,
+        done: i64,
+        skipped: i64,
+        created_at: i64,
+        finished_at: Option<i64>,
+    }
 }
 
 impl Progress {
@@ -143,14 +145,14 @@ impl Progress {
     }
 }
 
-/// And what became of its attempts.
-#[derive(sqlx::FromRow)]
-struct Row {
-    #[sqlx(flatten)]
-    progress: Progress,
-    pending: i64,
-    succeeded: i64,
-    failed: i64,
+row! {
+    /// And what became of its attempts.
+    struct Row {
+        pending: i64,
+        succeeded: i64,
+        failed: i64,
+        ..progress: Progress,
+    }
 }
 
 /// Some of a tenant's, the newest first.
@@ -229,24 +231,25 @@ pub(super) async fn cancel(
     read(pool, tenant, id).await
 }
 
-/// A replay under way, locked.
-#[derive(sqlx::FromRow)]
-pub(super) struct Running {
-    id: Uuid,
-    tenant_id: Uuid,
-    destination_id: Uuid,
-    source: String,
-    event_id: Option<Uuid>,
-    attempt_id: Option<i64>,
-    event_type: Option<String>,
-    status: Option<i32>,
-    died_from: Option<i64>,
-    died_before: i64,
-    share: f64,
-    after_at: Option<i64>,
-    after_id: Option<i64>,
-    after_event: Option<Uuid>,
-    paced_at: Option<i64>,
+row! {
+    /// A replay under way, locked.
+    pub(super) struct Running {
+        id: Uuid,
+        tenant_id: Uuid,
+        destination_id: Uuid,
+        source: String,
+        event_id: Option<Uuid>,
+        attempt_id: Option<i64>,
+        event_type: Option<String>,
+        status: Option<i32>,
+        died_from: Option<i64>,
+        died_before: i64,
+        share: f64,
+        after_at: Option<i64>,
+        after_id: Option<i64>,
+        after_event: Option<Uuid>,
+        paced_at: Option<i64>,
+    }
 }
 
 /// How far a step came.

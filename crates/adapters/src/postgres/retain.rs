@@ -15,6 +15,7 @@ use uuid::Uuid;
 use super::days::{self, DayAges};
 use super::failure::{Failure, in_words};
 use super::rows::{count, word};
+use crate::row::row;
 
 mod destinations;
 mod walks;
@@ -53,14 +54,15 @@ pub(super) async fn retain(pool: &PgPool, rules: &RetainRules) -> Result<Retaine
     retained
 }
 
-/// Where a walk is.
-#[derive(sqlx::FromRow)]
-struct Turn {
-    now: i64,
-    name: String,
-    after_id: i64,
-    after_at: i64,
-    after_event: Uuid,
+row! {
+    /// Where a walk is.
+    struct Turn {
+        now: i64,
+        name: String,
+        after_id: i64,
+        after_at: i64,
+        after_event: Uuid,
+    }
 }
 
 async fn turn(connection: &mut PgConnection) -> Result<Option<Turn>, Failure> {
@@ -141,18 +143,20 @@ impl Cutoffs {
     }
 }
 
-/// What became of a step, and how far it came.
-#[derive(Default, sqlx::FromRow)]
-struct Stepped {
-    examined: i64,
-    removed: i64,
-    more: bool,
-    last_id: Option<i64>,
-    last_at: Option<i64>,
-    last_event: Option<Uuid>,
-    /// Before the first row that had to stay.
-    left_id: Option<i64>,
-    left_at: Option<i64>,
+row! {
+    /// What became of a step, and how far it came.
+    #[derive(Default)]
+    struct Stepped {
+        examined: i64,
+        removed: i64,
+        more: bool,
+        last_id: Option<i64>,
+        last_at: Option<i64>,
+        last_event: Option<Uuid>,
+        /// Before the first row that had to stay.
+        left_id: Option<i64>,
+        left_at: Option<i64>,
+    }
 }
 
 impl Stepped {

@@ -19,16 +19,18 @@ use uuid::Uuid;
 use super::failure::Failure;
 use super::rows::{count, time, word};
 use super::{catalog, holder};
+use crate::row::row;
 
-#[derive(sqlx::FromRow)]
-pub(super) struct Row {
-    id: Uuid,
-    tenant_id: Uuid,
-    destination_id: Uuid,
-    kind: String,
-    key_id: String,
-    sealed: Vec<u8>,
-    expires_at: Option<i64>,
+row! {
+    pub(super) struct Row {
+        id: Uuid,
+        tenant_id: Uuid,
+        destination_id: Uuid,
+        kind: String,
+        key_id: String,
+        sealed: Vec<u8>,
+        expires_at: Option<i64>,
+    }
 }
 
 impl Row {
@@ -164,13 +166,14 @@ pub(super) async fn insert(connection: &mut PgConnection, new: &NewSecret) -> Re
     Ok(created_at)
 }
 
-#[derive(sqlx::FromRow)]
-struct SingleRow {
-    destination_id: Uuid,
-    kind: String,
-    shown: Option<String>,
-    trouble: Option<String>,
-    troubled_at: Option<i64>,
+row! {
+    struct SingleRow {
+        destination_id: Uuid,
+        kind: String,
+        shown: Option<String>,
+        trouble: Option<String>,
+        troubled_at: Option<i64>,
+    }
 }
 
 pub(super) async fn shown(
@@ -262,13 +265,14 @@ pub(super) async fn note_tokens(pool: &PgPool, notes: &[TokenNote]) -> Result<()
     Ok(())
 }
 
-#[derive(sqlx::FromRow)]
-struct SecretRow {
-    id: Uuid,
-    kind: String,
-    shown: Option<String>,
-    created_at: i64,
-    expires_at: Option<i64>,
+row! {
+    struct SecretRow {
+        id: Uuid,
+        kind: String,
+        shown: Option<String>,
+        created_at: i64,
+        expires_at: Option<i64>,
+    }
 }
 
 /// The secrets that sign; `None` if there is no such destination.

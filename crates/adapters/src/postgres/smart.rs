@@ -22,27 +22,29 @@ use uuid::Uuid;
 use super::PostgresStore;
 use super::failure::{Failure, retried};
 use super::rows::{LimitColumns, count, integer, word};
+use crate::row::row;
 use crate::smart_memory;
 
 /// The answers of a batch, by destination.
 pub(super) type Samples = BTreeMap<Uuid, Vec<Sample>>;
 
-/// A destination with smart delivery.
-#[derive(sqlx::FromRow)]
-struct Row {
-    now: i64,
-    id: Uuid,
-    numbers: Vec<Option<i32>>,
-    unlimited: bool,
-    shape: Option<String>,
-    safety_margin: Option<f64>,
-    margin_cap: Option<f64>,
-    count: Option<String>,
-    tier_numbers: Vec<Option<i32>>,
-    tier_unlimited: bool,
-    tier_shape: Option<String>,
-    begun_at: i64,
-    memory: Option<String>,
+row! {
+    /// A destination with smart delivery.
+    struct Row {
+        now: i64,
+        id: Uuid,
+        numbers: Vec<Option<i32>>,
+        unlimited: bool,
+        shape: Option<String>,
+        safety_margin: Option<f64>,
+        margin_cap: Option<f64>,
+        count: Option<String>,
+        tier_numbers: Vec<Option<i32>>,
+        tier_unlimited: bool,
+        tier_shape: Option<String>,
+        begun_at: i64,
+        memory: Option<String>,
+    }
 }
 
 impl Row {

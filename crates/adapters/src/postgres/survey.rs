@@ -20,6 +20,7 @@ use super::limit_group;
 use super::rows::{count, integer, time, word};
 use super::secrets;
 use super::usage::{self, Question};
+use crate::row::row;
 
 #[async_trait]
 impl Survey for PostgresStore {
@@ -109,16 +110,17 @@ const BACKLOGS: &str = "-- survey: backlogs
     where w.step > 0 and w.id is not null
     order by w.id";
 
-#[derive(sqlx::FromRow)]
-struct Row {
-    id: Uuid,
-    /// `None` if it is gone.
-    tenant_id: Option<Uuid>,
-    firsts: i64,
-    others: i64,
-    first_since: Option<i64>,
-    urgent_since: Option<i64>,
-    due_since: Option<i64>,
+row! {
+    struct Row {
+        id: Uuid,
+        /// `None` if it is gone.
+        tenant_id: Option<Uuid>,
+        firsts: i64,
+        others: i64,
+        first_since: Option<i64>,
+        urgent_since: Option<i64>,
+        due_since: Option<i64>,
+    }
 }
 
 async fn backlogs(

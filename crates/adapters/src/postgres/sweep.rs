@@ -11,6 +11,7 @@ use sqlx::PgPool;
 use uuid::Uuid;
 
 use super::failure::Failure;
+use crate::row::row;
 
 /// Each step of the walk reads the next few rows of each of the indexes. So it
 /// finds all destinations up to the last one that each of them has come to: many
@@ -103,20 +104,21 @@ const WALK: &str = "-- sweep
         or l.overdue and (w.first is not null or w.due_at <= clock.now)
     order by w.id";
 
-#[derive(sqlx::FromRow)]
-struct Visited {
-    now: i64,
-    id: Uuid,
-    /// There may be more after this page.
-    is_full: bool,
-    awake: bool,
-    overdue: bool,
-    has_first: bool,
-    due_at: Option<i64>,
-    /// Read only where everything is asked for.
-    has_permits: bool,
-    /// The first attempt that waits, where the cursor has passed it.
-    late: Option<i64>,
+row! {
+    struct Visited {
+        now: i64,
+        id: Uuid,
+        /// There may be more after this page.
+        is_full: bool,
+        awake: bool,
+        overdue: bool,
+        has_first: bool,
+        due_at: Option<i64>,
+        /// Read only where everything is asked for.
+        has_permits: bool,
+        /// The first attempt that waits, where the cursor has passed it.
+        late: Option<i64>,
+    }
 }
 
 /// One page.

@@ -22,6 +22,7 @@ use super::failure::{Failure, retried};
 use super::overview::{answers, now};
 use super::rows::{count, time};
 use super::watch::{note, tenants};
+use crate::row::row;
 
 #[async_trait]
 impl Tallies for PostgresStore {
@@ -126,20 +127,22 @@ async fn end_turn(
     Ok(())
 }
 
-/// A destination that the round passes.
-#[derive(Debug, sqlx::FromRow)]
-struct Passed {
-    id: Uuid,
-    tenant_id: Uuid,
-    /// Every start before that is counted.
-    until: i64,
-    looked_at: Option<i64>,
-    failures: i32,
-    alert_failing_percent: Option<i32>,
-    failing_since: Option<i64>,
-    failing_told: bool,
-    last_failed_at: Option<i64>,
-    last_failed_status: Option<i32>,
+row! {
+    /// A destination that the round passes.
+    #[derive(Debug)]
+    struct Passed {
+        id: Uuid,
+        tenant_id: Uuid,
+        /// Every start before that is counted.
+        until: i64,
+        looked_at: Option<i64>,
+        failures: i32,
+        alert_failing_percent: Option<i32>,
+        failing_since: Option<i64>,
+        failing_told: bool,
+        last_failed_at: Option<i64>,
+        last_failed_status: Option<i32>,
+    }
 }
 
 impl Passed {
@@ -185,22 +188,23 @@ async fn passed(
     .await?)
 }
 
-#[derive(sqlx::FromRow)]
-struct Counted {
-    id: Uuid,
-    until: i64,
-    /// There may be more.
-    is_cut: bool,
-    /// Nothing that it has begun is over, if none is counted.
-    ends_at: i64,
-    /// How long these took to be answered, by [`LATENCY_BOUNDS`]; `None` if they were not.
-    bucket: Option<i32>,
-    succeeded: i64,
-    failed: i64,
-    refused: i64,
-    unknown: i64,
-    last_failed_at: Option<i64>,
-    last_failed_status: Option<i32>,
+row! {
+    struct Counted {
+        id: Uuid,
+        until: i64,
+        /// There may be more.
+        is_cut: bool,
+        /// Nothing that it has begun is over, if none is counted.
+        ends_at: i64,
+        /// How long these took to be answered, by [`LATENCY_BOUNDS`]; `None` if they were not.
+        bucket: Option<i32>,
+        succeeded: i64,
+        failed: i64,
+        refused: i64,
+        unknown: i64,
+        last_failed_at: Option<i64>,
+        last_failed_status: Option<i32>,
+    }
 }
 
 /// Up to the first that has no outcome yet, and at most `$4` of each.
@@ -553,13 +557,14 @@ async fn tallied(
     Ok(rows.into_iter().map(slot).collect())
 }
 
-#[derive(sqlx::FromRow)]
-struct OutcomesRow {
-    id: Uuid,
-    last_failed_at: Option<i64>,
-    last_failed_status: Option<i32>,
-    hour: [i64; 4],
-    day: [i64; 4],
+row! {
+    struct OutcomesRow {
+        id: Uuid,
+        last_failed_at: Option<i64>,
+        last_failed_status: Option<i32>,
+        hour: [i64; 4],
+        day: [i64; 4],
+    }
 }
 
 async fn outcomes(pool: &PgPool, asked: &[DestinationId]) -> Result<Vec<Outcomes>, Failure> {

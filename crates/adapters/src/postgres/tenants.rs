@@ -17,6 +17,7 @@ use super::PostgresStore;
 use super::catalog::{first_after, lock_tier, numbers};
 use super::failure::{Failure, retried};
 use super::rows::{LimitColumns, count, integer};
+use crate::row::row;
 
 #[async_trait]
 impl Tenants for PostgresStore {
@@ -107,19 +108,20 @@ async fn create(pool: &PgPool, new: &NewTenant) -> Result<u64, Failure> {
     }
 }
 
-#[derive(sqlx::FromRow)]
-struct TenantRow {
-    id: Uuid,
-    external_id: Option<String>,
-    name: String,
-    tier: String,
-    max_in_flight: Option<i32>,
-    effective: Option<i32>,
-    ingest_per_second: Option<i32>,
-    effective_ingest: Option<i32>,
-    created_at: i64,
-    deleted_at: Option<i64>,
-    destinations_left: Option<i64>,
+row! {
+    struct TenantRow {
+        id: Uuid,
+        external_id: Option<String>,
+        name: String,
+        tier: String,
+        max_in_flight: Option<i32>,
+        effective: Option<i32>,
+        ingest_per_second: Option<i32>,
+        effective_ingest: Option<i32>,
+        created_at: i64,
+        deleted_at: Option<i64>,
+        destinations_left: Option<i64>,
+    }
 }
 
 impl TenantRow {
@@ -416,18 +418,19 @@ async fn close(connection: &mut PgConnection, tenant: Uuid) -> Result<(), Failur
     Ok(())
 }
 
-#[derive(sqlx::FromRow)]
-struct TierRow {
-    name: String,
-    numbers: Vec<Option<i32>>,
-    unlimited: bool,
-    shape: Option<String>,
-    tenant_max_in_flight: Option<i32>,
-    tenant_ingest_per_second: Option<i32>,
-    tenant_max_destinations: Option<i32>,
-    ceiling_per_second: Option<f64>,
-    ceiling_at_once: Option<i32>,
-    ceiling_in_flight: Option<i32>,
+row! {
+    struct TierRow {
+        name: String,
+        numbers: Vec<Option<i32>>,
+        unlimited: bool,
+        shape: Option<String>,
+        tenant_max_in_flight: Option<i32>,
+        tenant_ingest_per_second: Option<i32>,
+        tenant_max_destinations: Option<i32>,
+        ceiling_per_second: Option<f64>,
+        ceiling_at_once: Option<i32>,
+        ceiling_in_flight: Option<i32>,
+    }
 }
 
 impl TierRow {

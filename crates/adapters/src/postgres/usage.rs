@@ -23,6 +23,7 @@ use super::failure::Failure;
 use super::id_range::IdRange;
 use super::limit_group::{self, Groups};
 use super::rows::{count, integer, time};
+use crate::row::row;
 
 /// Starts of a coarse limit that are in no bucket and yet final: above this
 /// many they are folded before anything is admitted.
@@ -96,42 +97,43 @@ pub(super) struct Waiting {
     pub(super) first: bool,
 }
 
-/// A destination's answer: parallel arrays.
-#[derive(sqlx::FromRow)]
-struct Row {
-    id: Uuid,
-    permit_attempts: Vec<i64>,
-    permit_numbers: Vec<i64>,
-    permit_epochs: Vec<i64>,
-    not_befores: Vec<i64>,
-    deadlines: Vec<i64>,
-    permit_urgent: Vec<bool>,
-    permit_firsts: Vec<bool>,
-    permit_bytes: Vec<i32>,
-    permit_limits: Vec<Option<i32>>,
-    in_flight: i64,
-    starts: Vec<i64>,
-    claims: Vec<i64>,
-    bucket_periods: Vec<String>,
-    bucket_ends: Vec<i64>,
-    bucket_starts: Vec<i64>,
-    unfolded_ids: Vec<i64>,
-    unfolded_starts: Vec<i64>,
-    unfolded_final: Vec<bool>,
-    urgent_ids: Vec<i64>,
-    urgent_since: Vec<i64>,
-    urgent_expired: Vec<bool>,
-    urgent_bytes: Vec<i32>,
-    first_ids: Vec<i64>,
-    first_since: Vec<i64>,
-    first_expired: Vec<bool>,
-    first_bytes: Vec<i32>,
-    due_ids: Vec<i64>,
-    due_since: Vec<i64>,
-    due_expired: Vec<bool>,
-    due_bytes: Vec<i32>,
-    due_limits: Vec<Option<i32>>,
-    next_due: Option<i64>,
+row! {
+    /// A destination's answer: parallel arrays.
+    struct Row {
+        id: Uuid,
+        permit_attempts: Vec<i64>,
+        permit_numbers: Vec<i64>,
+        permit_epochs: Vec<i64>,
+        not_befores: Vec<i64>,
+        deadlines: Vec<i64>,
+        permit_urgent: Vec<bool>,
+        permit_firsts: Vec<bool>,
+        permit_bytes: Vec<i32>,
+        permit_limits: Vec<Option<i32>>,
+        in_flight: i64,
+        starts: Vec<i64>,
+        claims: Vec<i64>,
+        bucket_periods: Vec<String>,
+        bucket_ends: Vec<i64>,
+        bucket_starts: Vec<i64>,
+        unfolded_ids: Vec<i64>,
+        unfolded_starts: Vec<i64>,
+        unfolded_final: Vec<bool>,
+        urgent_ids: Vec<i64>,
+        urgent_since: Vec<i64>,
+        urgent_expired: Vec<bool>,
+        urgent_bytes: Vec<i32>,
+        first_ids: Vec<i64>,
+        first_since: Vec<i64>,
+        first_expired: Vec<bool>,
+        first_bytes: Vec<i32>,
+        due_ids: Vec<i64>,
+        due_since: Vec<i64>,
+        due_expired: Vec<bool>,
+        due_bytes: Vec<i32>,
+        due_limits: Vec<Option<i32>>,
+        next_due: Option<i64>,
+    }
 }
 
 /// Reads them all. `now` is the store's clock, read after the locks; all that

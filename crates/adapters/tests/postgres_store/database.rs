@@ -3,9 +3,9 @@
 
 use std::fmt::Debug;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Weak};
 
 use adapters::postgres::{PostgresOptions, PostgresStore};
+use adapters::shell::psql;
 use bytes::Bytes;
 use domain::event::{Audience, NewEvent, Timing};
 use domain::handshake::Handshake;
@@ -15,27 +15,20 @@ use domain::policy::LimitSettings;
 use domain::share::Room;
 use engine::ports::{Catalog, DEFAULT_TENANT, Heartbeat, NewDestination, Run, RunResult, Store};
 use sqlx::{Connection, PgConnection};
-use tokio::sync::Mutex;
 use uuid::Uuid;
+
+use crate::scratch::Scratch;
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
-/// The migrated database that others are copies of, while there are any: to
-/// migrate each takes longer than most tests.
-static TEMPLATE: Mutex<Weak<Place>> = Mutex::const_new(Weak::new());
+/// The ids of the contract's events are of that day.
+const DAY: &str = "select ensure_day('events', '2037-07-04')";
 
 /// A fresh, migrated database; dropped with this value.
 pub(crate) struct Database {
     pub(crate) store: PostgresStore,
     pub(crate) url: String,
-    _place: Place,
-    _template: Option<Arc<Place>>,
-}
-
-/// A database on the server; dropped with this value.
-struct Place {
-    server: String,
-    name: String,
+    _scratch: Scratch,
 }
 
 /// Measures pages up to nine times, until `holds` is true of them: what others do to
@@ -60,103 +53,33 @@ impl Database {
     /// Creates one. Fails where no server is given: a test that is skipped
     /// looks like one that passed.
     pub(crate) async fn create() -> Self {
-        let template = template().await;
-        let place = Place::create(&format!("template {}", template.name)).await;
-        Self::at(place, Some(template)).await
+        Self::at(Scratch::migrated(DAY).await).await
     }
 
     /// One with no schema.
     pub(crate) async fn empty() -> Self {
-        Self::at(Place::create("").await, None).await
+        Self::at(Scratch::empty().await).await
     }
 
-    async fn at(place: Place, template: Option<Arc<Place>>) -> Self {
+    async fn at(scratch: Scratch) -> Self {
+        // Sessions add what they have counted when they like, so that one would be
+        // measured for another; and autovacuum, which goes by it, stays away.
+        let sql = format!("alter database {} set track_counts = off", scratch.name);
+        psql(&scratch.server, &sql).await.unwrap();
+        let options = PostgresOptions {
+            url: scratch.url(),
+            max_connections: 12,
+        };
         Self {
-            store: place.connect(12).await,
-            url: place.url(),
-            _place: place,
-            _template: template,
+            store: PostgresStore::connect(options).await.unwrap(),
+            url: scratch.url(),
+            _scratch: scratch,
         }
     }
 
     /// A connection as a user's own tool has it, without our settings.
     pub(crate) async fn user(&self) -> PgConnection {
         PgConnection::connect(&self.url).await.unwrap()
-    }
-}
-
-/// The one that is there, or a new one.
-async fn template() -> Arc<Place> {
-    let mut template = TEMPLATE.lock().await;
-    if let Some(there) = template.upgrade() {
-        return there;
-    }
-    let place = Place::create("").await;
-    let store = place.connect(1).await;
-    store.migrate().await.unwrap();
-    // Nobody may be connected to what is copied.
-    store.close().await;
-    let mut user = PgConnection::connect(&place.url()).await.unwrap();
-    // The ids of the contract's events are of that day.
-    let day = "select ensure_day('events', '2037-07-04')";
-    run(&mut user, day.to_owned()).await;
-    user.close().await.unwrap();
-    let place = Arc::new(place);
-    *template = Arc::downgrade(&place);
-    place
-}
-
-impl Place {
-    /// A new one, as the server has them or as these `options` say.
-    async fn create(options: &str) -> Self {
-        let server = std::env::var("PACELINE_TEST_DATABASE_URL")
-            .expect("PACELINE_TEST_DATABASE_URL names the server to test on");
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("paceline_test_{}_{number}", std::process::id());
-        let mut admin = PgConnection::connect(&server)
-            .await
-            .expect("the test server answers");
-        let statements = [
-            format!("drop database if exists {name} with (force)"),
-            format!("create database {name} {options}"),
-            // Sessions add what they have counted when they like, so that one would be
-            // measured for another; and autovacuum, which goes by it, stays away.
-            format!("alter database {name} set track_counts = off"),
-        ];
-        for statement in statements {
-            run(&mut admin, statement).await;
-        }
-        Self { server, name }
-    }
-
-    fn url(&self) -> String {
-        let (before, _) = (self.server.rsplit_once('/')).expect("the URL ends in a database");
-        format!("{before}/{}", self.name)
-    }
-
-    async fn connect(&self, connections: u32) -> PostgresStore {
-        let options = PostgresOptions {
-            url: self.url(),
-            max_connections: connections,
-        };
-        PostgresStore::connect(options).await.unwrap()
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let (server, name) = (self.server.clone(), self.name.clone());
-        // A runtime of its own: the test's may be at its end.
-        let dropping = std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread()
-                .enable_all()
-                .build();
-            runtime.unwrap().block_on(async {
-                let mut admin = PgConnection::connect(&server).await.unwrap();
-                run(&mut admin, format!("drop database {name} with (force)")).await;
-            });
-        });
-        dropping.join().unwrap();
     }
 }
 

@@ -9,6 +9,8 @@
 
 mod ledger;
 mod place;
+#[path = "../../../adapters/tests/support/scratch.rs"]
+mod scratch;
 mod statements;
 
 use std::process::{Command, Output};

@@ -2,7 +2,6 @@
 //! the server that `PACELINE_TEST_DATABASE_URL` names, and a file.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use adapters::shell;
 use domain::handshake::Handshake;
@@ -15,19 +14,13 @@ use server::parts;
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
 use crate::ledger::{Kind, Ledger, Second};
-
-static NEXT: AtomicU32 = AtomicU32::new(0);
+use crate::scratch::Scratch;
 
 /// An empty store.
 pub(crate) struct Place {
     pub(crate) url: String,
     folder: tempfile::TempDir,
-    database: Option<Database>,
-}
-
-struct Database {
-    server: String,
-    name: String,
+    database: Option<Scratch>,
 }
 
 impl Place {
@@ -46,26 +39,15 @@ impl Place {
 
     /// A database that goes with the place.
     pub(crate) async fn postgres() -> Self {
-        let server = std::env::var("PACELINE_TEST_DATABASE_URL")
-            .expect("PACELINE_TEST_DATABASE_URL names the server to test on");
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("paceline_audit_{}_{number}", std::process::id());
-        let sql = format!("drop database if exists {name} with (force)");
-        shell::psql(&server, &sql).await.unwrap();
-        let sql = format!("create database {name}");
-        shell::psql(&server, &sql).await.unwrap();
-        let (before, _) = server.rsplit_once('/').expect("the URL ends in a database");
-        let place = Self {
-            url: format!("{before}/{name}"),
-            folder: tempfile::tempdir().unwrap(),
-            database: Some(Database { server, name }),
-        };
-        parts::migrate(&place.config()).await.unwrap();
         // The ledgers number their attempts from 0 on, and no day has such ids.
         let of_no_day = "create table attempts_of_no_day partition of ledger
             for values from (0) to (1000000)";
-        place.sql(of_no_day).await;
-        place
+        let database = Scratch::migrated(of_no_day).await;
+        Self {
+            url: database.url(),
+            folder: tempfile::tempdir().unwrap(),
+            database: Some(database),
+        }
     }
 
     /// As the command line understands the URL.
@@ -251,23 +233,5 @@ impl Place {
             over,
         };
         rows.into_iter().map(second).collect()
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let Some(Database { server, name }) = self.database.take() else {
-            return;
-        };
-        // A runtime of its own: the test's may be at its end.
-        let dropping = std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread()
-                .enable_all()
-                .build();
-            let sql = format!("drop database {name} with (force)");
-            let dropped = runtime.unwrap().block_on(shell::psql(&server, &sql));
-            dropped.unwrap();
-        });
-        dropping.join().unwrap();
     }
 }

@@ -38,6 +38,8 @@ mod guests;
 mod place;
 mod portal;
 mod routes;
+#[path = "../../../adapters/tests/support/scratch.rs"]
+mod scratch;
 mod site;
 mod tenancy;
 mod visit;

@@ -16,6 +16,8 @@ mod limit_groups;
 mod neighbours;
 mod place;
 mod reports;
+#[path = "../../../adapters/tests/support/scratch.rs"]
+mod scratch;
 mod sharded;
 mod texts;
 mod walk;

@@ -1,20 +1,17 @@
 //! Where the store is: a file, or a database on the server that
 //! `PACELINE_TEST_DATABASE_URL` names.
 
-use std::sync::atomic::{AtomicU32, Ordering};
-
-use adapters::shell;
 use server::config::{ScheduleConfig, StoreConfig, TargetConfig};
 use server::parts::{self, Parts};
 
-static NEXT: AtomicU32 = AtomicU32::new(0);
+use crate::scratch::Scratch;
 
 /// A store of its own.
 pub(crate) struct Place {
     pub(crate) url: String,
     _folder: tempfile::TempDir,
-    /// The server, and the database there.
-    pub(crate) database: Option<(String, String)>,
+    /// Kept while the place is.
+    _database: Option<Scratch>,
 }
 
 impl Place {
@@ -24,25 +21,17 @@ impl Place {
         Self {
             url: format!("sqlite:{}", folder.path().join("paceline.db").display()),
             _folder: folder,
-            database: None,
+            _database: None,
         }
     }
 
     /// A database that goes with the place.
     pub(crate) async fn postgres() -> Self {
-        let server = std::env::var("PACELINE_TEST_DATABASE_URL")
-            .expect("PACELINE_TEST_DATABASE_URL names the server to test on");
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("paceline_isolation_{}_{number}", std::process::id());
-        let sql = format!("drop database if exists {name} with (force)");
-        shell::psql(&server, &sql).await.unwrap();
-        let sql = format!("create database {name}");
-        shell::psql(&server, &sql).await.unwrap();
-        let (before, _) = server.rsplit_once('/').expect("the URL ends in a database");
+        let database = Scratch::migrated("").await;
         Self {
-            url: format!("{before}/{name}"),
+            url: database.url(),
             _folder: tempfile::tempdir().unwrap(),
-            database: Some((server, name)),
+            _database: Some(database),
         }
     }
 
@@ -62,23 +51,5 @@ impl Place {
         let [store, reading] = store.divided();
         let parts = Parts::connect(&store, &schedule, None, &target).await;
         parts.unwrap().read_apart(&reading).await.unwrap()
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let Some((server, name)) = self.database.take() else {
-            return;
-        };
-        // A runtime of its own: the test's may be at its end.
-        let dropping = std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread()
-                .enable_all()
-                .build();
-            let sql = format!("drop database {name} with (force)");
-            let dropped = runtime.unwrap().block_on(shell::psql(&server, &sql));
-            dropped.unwrap();
-        });
-        dropping.join().unwrap();
     }
 }

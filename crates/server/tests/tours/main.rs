@@ -17,6 +17,8 @@ mod page;
 #[expect(dead_code, reason = "here the store is the program's own to open")]
 mod place;
 mod receivers;
+#[path = "../../../adapters/tests/support/scratch.rs"]
+mod scratch;
 mod site;
 mod stage;
 

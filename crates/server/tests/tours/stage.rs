@@ -71,7 +71,7 @@ pub(crate) struct Destination {
 impl Stage {
     pub(crate) fn set(place: Place) -> Self {
         let runtime = Runtime::new().unwrap();
-        let store = place.database.as_ref().map(|_| place.url.as_str());
+        let store = (!place.url.starts_with("sqlite:")).then_some(place.url.as_str());
         let site = Site::start(store);
         let mut stage = Self {
             receivers: runtime.block_on(Receivers::start()),

@@ -31,8 +31,9 @@ use tokio::runtime::Builder;
 
 use super::calls::{Answer, Call, Driver};
 use super::case::{Plan, at_once, furnish, plans};
-use super::database::Database;
 use super::known::Known;
+use super::postgres;
+use super::scratch::Scratch;
 use super::stated::{
     Attempts, accepted, changed, ensure, has_started, is_gone, may_become, recorded_in, woken,
 };
@@ -56,9 +57,10 @@ pub(crate) fn keep(
         .enable_all()
         .build()
         .unwrap();
+    // One that all cases' are copies of stays for as long as any is there.
+    let _kept = threads.block_on(Scratch::migrated(""));
     cases.run(&plans(connections, BATCH, 16), |plan| {
-        let database = threads.block_on(Database::create(plan.connections));
-        let (store, _dropped) = database.into_parts();
+        let (store, _dropped) = threads.block_on(postgres(plan.connections));
         threads
             .block_on(case(&wrap(store), plan))
             .map_err(TestCaseError::fail)

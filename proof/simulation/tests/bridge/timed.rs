@@ -33,8 +33,9 @@ use tokio::runtime::{Builder, Runtime};
 
 use super::calls::{Answer, Call, Driver};
 use super::case::{Plan, at_once, furnish, plans};
-use super::database::Database;
 use super::known::Known;
+use super::postgres;
+use super::scratch::Scratch;
 use super::shown::Shown;
 use super::standing::{Asked, State};
 use crate::bridge::Cases;
@@ -76,9 +77,10 @@ pub(crate) fn agree(
     let mut still = Builder::new_current_thread();
     let still = still.enable_time().start_paused(true).build().unwrap();
     let compared = RefCell::new(0);
+    // One that all cases' are copies of stays for as long as any is there.
+    let _kept = threads.block_on(Scratch::migrated(""));
     cases.run(&plans(connections, BATCH, BATCHES), |plan| {
-        let database = threads.block_on(Database::create(plan.connections));
-        let (store, _dropped) = database.into_parts();
+        let (store, _dropped) = threads.block_on(postgres(plan.connections));
         let mut case = Case::new(&threads, &still, wrap(store), &plan);
         case.play(plan, parts);
         case.explain()?;

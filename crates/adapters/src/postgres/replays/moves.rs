@@ -8,6 +8,7 @@ use sqlx::PgConnection;
 use super::{Reached, Running};
 use crate::postgres::failure::Failure;
 use crate::postgres::rows::count;
+use crate::row::row;
 
 /// What one replay's step came to.
 pub(super) struct Moved {
@@ -17,13 +18,14 @@ pub(super) struct Moved {
     pub(super) all: bool,
 }
 
-#[derive(sqlx::FromRow)]
-struct Row {
-    examined: i64,
-    picked: i64,
-    moved: i64,
-    last_at: Option<i64>,
-    last_id: Option<i64>,
+row! {
+    struct Row {
+        examined: i64,
+        picked: i64,
+        moved: i64,
+        last_at: Option<i64>,
+        last_id: Option<i64>,
+    }
 }
 
 /// Looks at a bounded number of dead letters from where the last step stopped,

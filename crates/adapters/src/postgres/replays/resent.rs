@@ -18,6 +18,7 @@ use super::moves::{Moved, end, remember};
 use super::{Reached, Running};
 use crate::postgres::failure::Failure;
 use crate::postgres::rows::count;
+use crate::row::row;
 
 /// Whether the event `e` is sent again by the replay `r` to its destination `d`. No attempt
 /// of it is older than its id, whatever the clocks say, by a day: no other day is asked.
@@ -257,12 +258,13 @@ async fn skipped(
     Ok(())
 }
 
-#[derive(sqlx::FromRow)]
-struct Row {
-    examined: i64,
-    picked: i64,
-    moved: i64,
-    last: Option<Uuid>,
+row! {
+    struct Row {
+        examined: i64,
+        picked: i64,
+        moved: i64,
+        last: Option<Uuid>,
+    }
 }
 
 /// Looks at a bounded number of events from where the last step stopped, and takes up

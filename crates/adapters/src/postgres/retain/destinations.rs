@@ -10,20 +10,22 @@ use uuid::Uuid;
 use super::{Stepped, Turn};
 use crate::postgres::failure::Failure;
 use crate::postgres::tenants;
+use crate::row::row;
 
 /// Destinations that one step looks at: each is looked for in every day of the
 /// ledger.
 const AT_ONCE: i64 = 100;
 
-/// One that was deleted long enough ago.
-#[derive(sqlx::FromRow)]
-struct Deleted {
-    id: Uuid,
-    deleted_at: i64,
-    /// Something is left in the ledger.
-    is_in_ledger: bool,
-    /// It has been taken for drained, but an attempt waits that was committed late.
-    waits: bool,
+row! {
+    /// One that was deleted long enough ago.
+    struct Deleted {
+        id: Uuid,
+        deleted_at: i64,
+        /// Something is left in the ledger.
+        is_in_ledger: bool,
+        /// It has been taken for drained, but an attempt waits that was committed late.
+        waits: bool,
+    }
 }
 
 /// Goes on from where the walk is.

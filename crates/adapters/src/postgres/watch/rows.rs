@@ -10,6 +10,7 @@ use uuid::Uuid;
 use super::super::failure::Failure;
 use super::super::rows::{count, time, word};
 use super::told;
+use crate::row::row;
 
 /// Each step of the walk finds the smallest destination after the last one
 /// that has work, or of which something is remembered.
@@ -76,33 +77,34 @@ const WALK: &str = "-- watch: passed
     where w.step > 0 and w.id is not null
     order by w.id";
 
-#[derive(sqlx::FromRow)]
-struct Row {
-    now: i64,
-    id: Uuid,
-    tenant_id: Option<Uuid>,
-    gone: bool,
-    alert_backlog: Option<i32>,
-    alert_under_delivery_seconds: Option<i32>,
-    held_for: Option<String>,
-    remembered: bool,
-    #[sqlx(flatten)]
-    watch: WatchRow,
-    first_since: Option<i64>,
-    urgent_since: Option<i64>,
-    due_since: Option<i64>,
+row! {
+    struct Row {
+        now: i64,
+        id: Uuid,
+        tenant_id: Option<Uuid>,
+        gone: bool,
+        alert_backlog: Option<i32>,
+        alert_under_delivery_seconds: Option<i32>,
+        held_for: Option<String>,
+        remembered: bool,
+        first_since: Option<i64>,
+        urgent_since: Option<i64>,
+        due_since: Option<i64>,
+        ..watch: WatchRow,
+    }
 }
 
-/// The columns of `watches`.
-#[derive(sqlx::FromRow)]
-pub(in super::super) struct WatchRow {
-    backlog_high_since: Option<i64>,
-    short_since: Option<i64>,
-    short_seen_at: Option<i64>,
-    short_for: Option<String>,
-    short_told: bool,
-    dead_letters: i64,
-    dead_letters_told_at: Option<i64>,
+row! {
+    /// The columns of `watches`.
+    pub(in super::super) struct WatchRow {
+        backlog_high_since: Option<i64>,
+        short_since: Option<i64>,
+        short_seen_at: Option<i64>,
+        short_for: Option<String>,
+        short_told: bool,
+        dead_letters: i64,
+        dead_letters_told_at: Option<i64>,
+    }
 }
 
 impl WatchRow {

@@ -18,6 +18,7 @@ use uuid::Uuid;
 use super::super::failure::Failure;
 use super::super::rows::{count, integer, time};
 use super::{TENANTS, end_turn, note, take_turn};
+use crate::row::row;
 
 /// One step, if one is due; whether the round goes on.
 pub(super) async fn step(
@@ -69,19 +70,20 @@ async fn add_up_rejected(connection: &mut PgConnection) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A tenant's settings and what is remembered of it.
-#[derive(sqlx::FromRow)]
-struct WatchedRow {
-    id: Uuid,
-    alert_success_percent: Option<i32>,
-    alert_success_seconds: Option<i32>,
-    alert_success_least: Option<i32>,
-    success_low_since: Option<i64>,
-    destinations_high_since: Option<i64>,
-    backlog_high_since: Option<i64>,
-    refused_since: Option<i64>,
-    rejected: i64,
-    rejected_told_at: Option<i64>,
+row! {
+    /// A tenant's settings and what is remembered of it.
+    struct WatchedRow {
+        id: Uuid,
+        alert_success_percent: Option<i32>,
+        alert_success_seconds: Option<i32>,
+        alert_success_least: Option<i32>,
+        success_low_since: Option<i64>,
+        destinations_high_since: Option<i64>,
+        backlog_high_since: Option<i64>,
+        refused_since: Option<i64>,
+        rejected: i64,
+        rejected_told_at: Option<i64>,
+    }
 }
 
 /// The columns of a [`WatchedRow`].
@@ -115,21 +117,21 @@ impl WatchedRow {
     }
 }
 
-/// A tenant that the round passes, and what is found of it.
-#[derive(sqlx::FromRow)]
-struct PassedRow {
-    #[sqlx(flatten)]
-    watched: WatchedRow,
-    now: i64,
-    deleted: bool,
-    remembered: bool,
-    succeeded: i64,
-    failed: i64,
-    destinations: i64,
-    most: Option<i32>,
-    pending: Option<i64>,
-    bound: Option<i64>,
-    refuses: bool,
+row! {
+    /// A tenant that the round passes, and what is found of it.
+    struct PassedRow {
+        now: i64,
+        deleted: bool,
+        remembered: bool,
+        succeeded: i64,
+        failed: i64,
+        destinations: i64,
+        most: Option<i32>,
+        pending: Option<i64>,
+        bound: Option<i64>,
+        refuses: bool,
+        ..watched: WatchedRow,
+    }
 }
 
 struct Passed {
