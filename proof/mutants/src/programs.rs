@@ -110,10 +110,6 @@ fn program(message: &Value) -> Option<(String, Program)> {
         .any(|kind| kind == "test");
     let executable = message["executable"].as_str().filter(|_| is_test)?;
     let manifest = Path::new(message["manifest_path"].as_str()?);
-    // Its test programs have the names of the adapters', for the same contracts.
-    if manifest.parent()?.ends_with("proof/simulation") {
-        return None;
-    }
     let program = Program {
         executable: executable.into(),
         folder: manifest.parent()?.into(),

@@ -13,13 +13,13 @@
 #![expect(clippy::unwrap_used, reason = "a benchmark fails by panicking")]
 
 mod arithmetic;
-#[path = "../../tests/support/scratch.rs"]
-mod scratch;
 #[path = "../../tests/postgres_store/database.rs"]
 #[expect(dead_code, reason = "most of it is for tests")]
 mod database;
 mod ground;
 mod schedule;
+#[path = "../../tests/support/scratch.rs"]
+mod scratch;
 mod size;
 mod steps;
 
