@@ -38,10 +38,12 @@ const OF_A_TENANT: [(&str, &str); 3] = [
     ("tenant_max_destinations", "destinations"),
 ];
 
-const CEILING: [(&str, &str); 3] = [
+const CEILING: [(&str, &str); 5] = [
     ("ceiling_per_second", "a second, in the long run"),
     ("ceiling_at_once", "at one instant"),
     ("ceiling_max_in_flight", "in flight at once"),
+    ("ceiling_batch_events", "events in one request"),
+    ("ceiling_batch_bytes", "bytes in one request"),
 ];
 
 /// A tier in the list.
@@ -55,7 +57,12 @@ struct Line {
 
 impl From<Tier> for Line {
     fn from(tier: Tier) -> Self {
-        let most = words::ceiling(&tier.ceiling);
+        let parts = [
+            words::ceiling(&tier.ceiling),
+            words::batch_ceiling(&tier.ceiling),
+        ];
+        let said: Vec<_> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+        let most = said.join(", ");
         let destinations = tier.tenant_max_destinations;
         Self {
             path: path(&tier.name),
@@ -145,6 +152,8 @@ impl Form {
             ("ceiling_per_second", shown(most.per_second)),
             ("ceiling_at_once", shown(most.at_once)),
             ("ceiling_max_in_flight", shown(most.max_in_flight)),
+            ("ceiling_batch_events", shown(most.batch_events)),
+            ("ceiling_batch_bytes", shown(most.batch_bytes)),
         ]);
         Self {
             unlimited: limits.unlimited,
@@ -252,6 +261,8 @@ fn wanted(fields: &Fields, (name, now): (&str, &LimitSettings)) -> Result<Tier, 
             per_second: typed::decimal(fields, "ceiling_per_second")?,
             at_once: typed::number(fields, "ceiling_at_once")?,
             max_in_flight: typed::number(fields, "ceiling_max_in_flight")?,
+            batch_events: typed::number(fields, "ceiling_batch_events")?,
+            batch_bytes: typed::number(fields, "ceiling_batch_bytes")?,
         },
     })
 }
@@ -369,6 +380,8 @@ async fn changed(pages: &Pages, now: &Tier, wanted: &Tier) -> Result<(), Refused
             per_second: Some(wanted.ceiling.per_second),
             at_once: Some(wanted.ceiling.at_once),
             max_in_flight: Some(wanted.ceiling.max_in_flight),
+            batch_events: Some(wanted.ceiling.batch_events),
+            batch_bytes: Some(wanted.ceiling.batch_bytes),
         },
     };
     let tenancy = pages.0.app.tenancy();

@@ -9,6 +9,7 @@
 #![cfg(test)]
 
 mod acting;
+mod ceilings;
 mod documented;
 mod event_types;
 mod fleet;
@@ -111,6 +112,8 @@ on_both! {
     event_types::what_is_archived_still_hides
     event_types::customers_read_the_catalogue_on_pages
     event_types::what_is_wrong_with_a_type_is_named
+    ceilings::batches_are_held_to_the_tiers_ceiling
+    ceilings::a_tenant_has_as_many_destinations_as_its_tier_allows
     limit_groups::a_group_is_joined_by_its_tenants_destinations_alone
     limit_groups::what_is_wrong_with_a_group_is_named
     reports::standings_are_the_own_and_say_what_binds
