@@ -55,6 +55,7 @@ pub mod limit_groups;
 pub mod limit_requests;
 pub mod limits;
 pub mod links;
+pub(crate) mod lists;
 pub mod named;
 pub mod notices;
 pub mod operations;

@@ -60,6 +60,7 @@ on_shards! {
     walk::an_operator_reaches_what_a_path_names
     walk::an_operators_tenant_reaches_nothing_without_the_scope
     acting::a_platforms_key_acts_for_the_tenant_that_it_names
+    acting::an_operator_lists_the_things_of_the_tenant_that_it_names
     acting::who_acts_may_do_what_a_customer_may_and_no_more
     acting::what_is_put_twice_is_one_thing
     acting::a_name_is_taken_until_what_has_it_is_gone
@@ -102,6 +103,7 @@ on_both! {
     walk::an_operator_reaches_what_a_path_names
     walk::an_operators_tenant_reaches_nothing_without_the_scope
     acting::a_platforms_key_acts_for_the_tenant_that_it_names
+    acting::an_operator_lists_the_things_of_the_tenant_that_it_names
     acting::who_acts_may_do_what_a_customer_may_and_no_more
     acting::what_is_put_twice_is_one_thing
     acting::a_name_is_taken_until_what_has_it_is_gone
