@@ -39,6 +39,7 @@ mod place;
 mod portal;
 mod routes;
 mod site;
+mod stale;
 mod tenancy;
 mod visit;
 mod walk;
