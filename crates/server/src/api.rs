@@ -47,6 +47,7 @@ pub mod destination_health;
 pub mod destinations;
 pub mod event_types;
 pub mod events;
+mod examples;
 pub mod fleet;
 pub mod handshake;
 mod idempotency;
@@ -294,6 +295,7 @@ pub fn openapi() -> OpenApi {
     document.merge(health::routes().into_openapi());
     acting::describe(&mut document);
     answers::describe(&mut document);
+    examples::describe(&mut document);
     document
 }
 

@@ -103,7 +103,7 @@ pub(super) fn describe(document: &mut OpenApi) {
             ))
             .schema(Some(RefOr::T(Schema::Object(text))))
             .build();
-        (operation.parameters.get_or_insert_default()).push(parameter);
+        (operation.parameters.get_or_insert_default()).push(parameter.into());
     }
 }
 

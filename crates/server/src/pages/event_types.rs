@@ -10,7 +10,7 @@ use super::describe::Form;
 use super::frame::{Frame, rendered};
 use super::refused::Refused;
 use super::visitor::{Fields, Visitor};
-use super::{Asked, Pages, words};
+use super::{Asked, Pages, typed, words};
 use crate::service::{Service, ServiceError};
 
 pub(super) const PART: &str = "/dashboard/event-types";

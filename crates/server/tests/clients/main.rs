@@ -13,4 +13,5 @@ mod conformance;
 mod driver;
 mod examples;
 mod packages;
+mod seeds;
 mod site;

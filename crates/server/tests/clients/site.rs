@@ -98,6 +98,12 @@ impl Site {
         serde_json::from_str(&text).unwrap()
     }
 
+    pub(crate) fn put(&self, path: &str, body: &Value) -> Value {
+        let (status, text) = self.ask("PUT", path, Some(body)).unwrap();
+        assert!(status < 300, "{path}: {status} {text}");
+        serde_json::from_str(&text).unwrap()
+    }
+
     /// With the one key, for this tenant.
     pub(crate) fn acting(&self, tenant: &str, method: &str, path: &str, body: &Value) -> Value {
         let key = format!("Bearer {KEY}");

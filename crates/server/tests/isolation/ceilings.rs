@@ -83,10 +83,10 @@ pub(crate) async fn a_tenant_has_as_many_destinations_as_its_tier_allows(world: 
         .await;
     let words = engine::ports::TOO_MANY_DESTINATIONS;
     refuses(&refused, "tenant_max_destinations", words);
-    let said = world.refused_sql(&format!(
+    let insert = format!(
         "insert into destinations (id, tenant_id, url) \
         values ('00000000-0000-7000-8000-0000000000ff', '{id}', 'https://x.example/')"
-    ));
-    let said = said.await;
+    );
+    let said = world.refused_sql(&insert).await;
     assert!(said.contains(words), "{said}");
 }

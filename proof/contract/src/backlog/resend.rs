@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use domain::attempt::{AttemptState, OutcomeKind};
+use domain::event::{IDEMPOTENCY_KEY_KEPT, Idempotency};
 use domain::ids::{DestinationId, EventId, ReplayId, TenantId};
 use domain::replay::{ReplaySource, ReplayState};
 use domain::time::Timestamp;
