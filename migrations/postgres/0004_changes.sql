@@ -154,6 +154,9 @@ begin
     select t.tenant_max_destinations into most
     from tenants n join tiers t on t.name = n.tier
     where n.id = of_tenant and n.id <> '00000000-0000-0000-0000-000000000001';
+    if most is null then
+        return;
+    end if;
     if (
         select count(*) from (
             select from destinations d

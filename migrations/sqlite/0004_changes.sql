@@ -165,18 +165,12 @@ select n.id as tenant_id
 from tenants n join tiers t on t.name = n.tier
 where n.id <> '00000000-0000-0000-0000-000000000001' and t.tenant_max_destinations is not null
     and (
-        select count(*) from (
-            select 1 from destinations d indexed by destinations_of_tenant
-            where d.tenant_id = n.id and d.deleted_at is null
-            limit t.tenant_max_destinations + 1
-        )
+        select count(*) from destinations d indexed by destinations_of_tenant
+        where d.tenant_id = n.id and d.deleted_at is null
     ) + (
-        select count(*) from (
-            select 1 from destinations d indexed by destinations_deleted_of_tenant
-            where d.tenant_id = n.id and d.deleted_at is not null
-                and d.deleted_at > (select now - 3600000000 from store_clock)
-            limit t.tenant_max_destinations + 1
-        )
+        select count(*) from destinations d indexed by destinations_deleted_of_tenant
+        where d.tenant_id = n.id and d.deleted_at is not null
+            and d.deleted_at > (select now - 3600000000 from store_clock)
     ) > t.tenant_max_destinations;
 
 create trigger destinations_inserted_have_room after insert on destinations

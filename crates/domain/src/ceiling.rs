@@ -114,6 +114,12 @@ impl Ceiling {
         }
     }
 
+    /// Whether it bounds limits at all, and not batches alone.
+    #[must_use]
+    pub const fn is_of_limits(&self) -> bool {
+        self.per_second.is_some() || self.at_once.is_some() || self.max_in_flight.is_some()
+    }
+
     /// This one, and beyond it what was granted.
     #[must_use]
     pub fn raised_to(self, granted: Self) -> Self {
@@ -355,6 +361,7 @@ mod tests {
         // What holds where nothing is set.
         let unsaid = "1000000 bytes in one request are above the ceiling of 1000";
         assert_eq!(said(batches(Some(1), None)), Err(unsaid.to_owned()));
+        assert!(!ceiling.is_of_limits() && Ceiling::of(&TEN).is_of_limits());
         let any = Ceiling::default().check_batches(&batches(Some(500), None));
         assert_eq!(any, Ok(()));
     }

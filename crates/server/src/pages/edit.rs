@@ -49,6 +49,8 @@ struct Page {
     /// As whom and where it asks for tokens now.
     client: Option<String>,
     is_disabled: bool,
+    /// The most that its tier allows of batches; empty for anything.
+    batch_ceiling: String,
     /// What is wrong with the form.
     problem: Option<String>,
     /// The catalogue's types, and whether it subscribes to each.
@@ -308,6 +310,7 @@ async fn adding(pages: &Pages, visitor: &Visitor, mut form: Form) -> Result<Page
         certificate: None,
         client: None,
         is_disabled: false,
+        batch_ceiling: String::new(),
         problem: None,
     })
 }
@@ -413,6 +416,7 @@ async fn filled(
         client: (described.shown.oauth2)
             .map(|facts| format!("{} at {}", facts.client_id, facts.token_url)),
         is_disabled: destination.state == DestinationState::Disabled,
+        batch_ceiling: super::words::batch_ceiling(&destination.ceiling),
         problem: None,
     })
 }
