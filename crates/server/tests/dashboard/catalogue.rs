@@ -33,11 +33,11 @@ async fn what_is_hidden_stays_so(world: &World) {
     let fields = [("name", "c.d"), ("redact", "/card")];
     assert_eq!(world.post(&operator, TYPES, &fields).await.status, 303);
     let edit = format!("{TYPES}/c.d/edit");
-    let was = hidden(&world.get(&operator, &edit).await.text);
     let silent = [("description", "new")];
     assert_eq!(world.post(&operator, &edit, &silent).await.status, 303);
     let now = described(world, "c.d").await;
     assert_eq!(now["redact"], json!(["/card"]));
+    let was = hidden(&world.get(&operator, &edit).await.text);
     let both = [("redact", "/card\r\n/name"), ("was", &*was)];
     assert_eq!(world.post(&operator, &edit, &both).await.status, 303);
     let stale = [("redact", "/card"), ("was", &*was)];

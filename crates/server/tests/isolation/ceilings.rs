@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::world::{ADMIN, Answer, Tenant, World};
 
-const TIER: &str = "/v1/tiers/standard";
+const TIER: &str = "/v1/tiers/free";
 
 #[track_caller]
 fn refuses(answer: &Answer, field: &str, words: &str) {
