@@ -97,7 +97,7 @@ async fn adds_one_that_fails(site: &Site, browser: &Browser, receiver: &Receiver
     let id = browser.until("#id", |text| text.len() == 36).await;
     browser.click("#trial").await;
     browser.until("h1", |text| text == "Event").await;
-    let says = |text: &str| text.contains("404") && text.contains("failed");
+    let says = |text: &str| text.contains("404") && text.contains("dead letter");
     browser.until("#main", says).await;
     // Meanwhile the platform has something for him.
     for order in 0..3 {
