@@ -177,8 +177,8 @@ create table tiers (
         constraint tiers_check_tenant_max_in_flight
         check (tenant_max_in_flight between 1 and 1000000000),
     -- Destinations that one of its tenants may have, and may have deleted within the last
-    -- hour. Null: no bound. Who inserts them by SQL is not held to it: what an event
-    -- costs is bounded by how many it may go to.
+    -- hour. Null: no bound. A trigger holds whoever inserts them by SQL to it, but for the
+    -- default tenant's, which are the installation's own.
     tenant_max_destinations integer default 10000
         constraint tiers_check_tenant_max_destinations
         check (tenant_max_destinations between 1 and 1000000000),
@@ -193,6 +193,12 @@ create table tiers (
     ceiling_in_flight integer
         constraint tiers_check_ceiling_in_flight
         check (ceiling_in_flight between 1 and 1000000000),
+    -- And of batches: events in one request, and bytes of their payloads.
+    ceiling_batch_events integer
+        constraint tiers_check_ceiling_batch_events check (ceiling_batch_events between 1 and 500),
+    ceiling_batch_bytes integer
+        constraint tiers_check_ceiling_batch_bytes
+        check (ceiling_batch_bytes between 1 and 1000000),
     -- Null: what the process is configured with.
     tenant_ingest_per_second integer
         constraint tiers_check_tenant_ingest_per_second

@@ -467,6 +467,8 @@ create table replays (
     status integer,
     -- Of events: how an attempt there ended.
     attempt_state text,
+    -- Of events: what their ids, as they are written, have in them.
+    event_text text,
     -- When a dead letter died, or an event was accepted.
     died_from timestamptz,
     -- The creation of the replay at the latest.

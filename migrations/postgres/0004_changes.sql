@@ -43,7 +43,8 @@ create function own_limits(d destinations) returns limit_settings
 -- beyond that. Null: any number. The default tenant is the installation's own.
 create function ceiling_of(
     d destinations, t tiers,
-    out per_second double precision, out at_once integer, out in_flight integer
+    out per_second double precision, out at_once integer, out in_flight integer,
+    out batch_events integer, out batch_bytes integer
 )
     language sql immutable parallel safe
 begin atomic
@@ -53,7 +54,9 @@ begin atomic
         case when is_bound and t.ceiling_at_once is not null
             then greatest(t.ceiling_at_once, d.granted_at_once) end,
         case when is_bound and t.ceiling_in_flight is not null
-            then greatest(t.ceiling_in_flight, d.granted_in_flight) end
+            then greatest(t.ceiling_in_flight, d.granted_in_flight) end,
+        case when is_bound then t.ceiling_batch_events end,
+        case when is_bound then t.ceiling_batch_bytes end
     from (select d.tenant_id <> '00000000-0000-0000-0000-000000000001') as b (is_bound);
 end;
 
@@ -106,6 +109,73 @@ begin
                 constraint = 'destinations_check_limits',
                 hint = 'An operator can grant it more: granted_per_second, granted_at_once and '
                     'granted_in_flight of its row.';
+    end if;
+end;
+$$;
+
+-- The same of batches (Ceiling::check_batches). Where no bytes are set the largest number
+-- holds. Nobody is granted more: the tier is raised.
+create function check_batch_ceiling(d destinations) returns void
+    language plpgsql volatile
+as $$
+declare
+    ceiling record;
+begin
+    if d.batch_max_events is null then
+        return;
+    end if;
+    select t.name, c.* into ceiling
+    from tenants n
+    join tiers t on t.name = n.tier
+    cross join lateral ceiling_of(d, t) c
+    where n.id = d.tenant_id;
+    if d.batch_max_events > ceiling.batch_events
+        or coalesce(d.batch_max_bytes, 1000000) > ceiling.batch_bytes
+    then
+        raise exception 'the batches of destination % are above the ceiling of its tier, %',
+                d.id, ceiling.name
+            using errcode = 'check_violation', table = 'destinations',
+                constraint = 'destinations_check_batches',
+                hint = 'An operator can raise ceiling_batch_events and ceiling_batch_bytes of '
+                    'the tier.';
+    end if;
+end;
+$$;
+
+-- Refuses more destinations of a tenant than its tier allows, counting those deleted within
+-- the last hour, along two indexes. The rows are there already. The default tenant's are the
+-- installation's own: the API alone holds them to it.
+create function check_room(of_tenant uuid) returns void
+    language plpgsql volatile
+as $$
+declare
+    most integer;
+begin
+    select t.tenant_max_destinations into most
+    from tenants n join tiers t on t.name = n.tier
+    where n.id = of_tenant and n.id <> '00000000-0000-0000-0000-000000000001';
+    if most is null then
+        return;
+    end if;
+    if (
+        select count(*) from (
+            select from destinations d
+            where d.tenant_id = of_tenant and d.deleted_at is null
+            limit most::bigint + 1
+        ) l
+    ) + (
+        select count(*) from (
+            select from destinations d
+            where d.tenant_id = of_tenant
+                and d.deleted_at > clock_timestamp() - interval '1 hour'
+            limit most::bigint + 1
+        ) g
+    ) > most then
+        raise exception 'the tenant has as many destinations as its tier allows, counting those '
+                'deleted within the last hour: delete some and wait, or have the tier''s bound '
+                'raised'
+            using errcode = 'check_violation', table = 'destinations',
+                constraint = 'destinations_check_tenant_max_destinations';
     end if;
 end;
 $$;
@@ -193,6 +263,11 @@ as $$
 declare
     tier limit_settings;
 begin
+    if row(old.tenant_id, old.batch_max_events, old.batch_max_bytes)
+        is distinct from row(new.tenant_id, new.batch_max_events, new.batch_max_bytes)
+    then
+        perform check_batch_ceiling(new);
+    end if;
     if own_limits(old) is not distinct from own_limits(new)
         and old.tenant_id = new.tenant_id
         and old.state = new.state
@@ -246,6 +321,11 @@ declare
     changed uuid[];
     revoked uuid[];
 begin
+    perform check_room(n.tenant_id)
+    from (
+        select distinct n.tenant_id from new_rows n join old_rows o on o.id = n.id
+        where n.tenant_id <> o.tenant_id
+    ) n;
     select
         array_agg(n.id order by n.id),
         array_agg(n.id order by n.id) filter (where n.epoch <> o.epoch)
@@ -298,7 +378,8 @@ create function destinations_after_insert() returns trigger
     language plpgsql
 as $$
 begin
-    perform check_ceiling(n) from new_rows n;
+    perform check_ceiling(n), check_batch_ceiling(n) from new_rows n;
+    perform check_room(n.tenant_id) from (select distinct tenant_id from new_rows) n;
     perform note_change(array(select n.id from new_rows n order by n.id));
     return null;
 end;

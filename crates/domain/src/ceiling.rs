@@ -2,6 +2,7 @@
 
 use uuid::Uuid;
 
+use crate::batch::{BatchSettings, MAX_BYTES};
 use crate::limit::{MAX_LIMIT, Shape};
 use crate::policy::LimitSettings;
 
@@ -19,6 +20,11 @@ pub struct Ceiling {
     pub at_once: Option<u32>,
     /// Attempts queued and in flight at once.
     pub max_in_flight: Option<u32>,
+    /// Events in one request, where several go together. No destination is granted more of
+    /// it, nor of bytes: a platform raises its tier.
+    pub batch_events: Option<u32>,
+    /// Bytes of their payloads.
+    pub batch_bytes: Option<u32>,
 }
 
 /// What is above a ceiling.
@@ -44,6 +50,22 @@ pub enum Excess {
     #[error("{wanted} in flight is above the ceiling of {most}")]
     InFlight {
         /// What was to be set.
+        wanted: u32,
+        /// What the ceiling allows.
+        most: u32,
+    },
+    /// More events in one request.
+    #[error("{wanted} events in one request are above the ceiling of {most}")]
+    BatchEvents {
+        /// What was to be set.
+        wanted: u32,
+        /// What the ceiling allows.
+        most: u32,
+    },
+    /// More bytes in one request.
+    #[error("{wanted} bytes in one request are above the ceiling of {most}")]
+    BatchBytes {
+        /// What was to be set, or holds where nothing is.
         wanted: u32,
         /// What the ceiling allows.
         most: u32,
@@ -75,6 +97,7 @@ impl Ceiling {
             per_second: Some(per_second(settings)),
             at_once: Some(starts_at_once(settings)),
             max_in_flight: Some(settings.policy().max_in_flight),
+            ..Self::default()
         }
     }
 
@@ -91,6 +114,12 @@ impl Ceiling {
         }
     }
 
+    /// Whether it bounds limits at all, and not batches alone.
+    #[must_use]
+    pub const fn is_of_limits(&self) -> bool {
+        self.per_second.is_some() || self.at_once.is_some() || self.max_in_flight.is_some()
+    }
+
     /// This one, and beyond it what was granted.
     #[must_use]
     pub fn raised_to(self, granted: Self) -> Self {
@@ -98,6 +127,7 @@ impl Ceiling {
             per_second: higher(self.per_second, granted.per_second),
             at_once: higher(self.at_once, granted.at_once),
             max_in_flight: higher(self.max_in_flight, granted.max_in_flight),
+            ..self
         }
     }
 
@@ -117,6 +147,22 @@ impl Ceiling {
         match (own.max_in_flight, self.max_in_flight) {
             (Some(wanted), Some(most)) if wanted > most => Err(Excess::InFlight { wanted, most }),
             _ => Ok(()),
+        }
+    }
+
+    /// The same of batches. Where no number of bytes is set the largest holds, so a ceiling
+    /// of bytes wants one said.
+    pub fn check_batches(&self, batches: &BatchSettings) -> Result<(), Excess> {
+        let Some(wanted) = batches.max_events else {
+            return Ok(());
+        };
+        if let Some(most) = self.batch_events.filter(|most| wanted > *most) {
+            return Err(Excess::BatchEvents { wanted, most });
+        }
+        let wanted = batches.max_bytes.unwrap_or(MAX_BYTES);
+        match self.batch_bytes.filter(|most| wanted > *most) {
+            Some(most) => Err(Excess::BatchBytes { wanted, most }),
+            None => Ok(()),
         }
     }
 }
@@ -202,6 +248,7 @@ mod tests {
                 per_second: Some(10.0),
                 at_once: Some(20),
                 max_in_flight: Some(50),
+                ..Ceiling::default()
             }
         );
         let inherits = LimitSettings::EXACT;
@@ -272,11 +319,14 @@ mod tests {
             per_second: Some(10.0),
             at_once: None,
             max_in_flight: Some(50),
+            batch_events: Some(10),
+            ..Ceiling::default()
         };
         let granted = Ceiling {
             per_second: Some(100.0),
             at_once: Some(5),
             max_in_flight: Some(5),
+            ..Ceiling::default()
         };
         let raised = Ceiling {
             per_second: Some(100.0),
@@ -284,6 +334,36 @@ mod tests {
         };
         assert_eq!(ceiling.raised_to(granted), raised);
         assert_eq!(ceiling.raised_to(Ceiling::default()), ceiling);
+    }
+
+    #[test]
+    fn batches_are_held_to_events_and_to_bytes() {
+        let ceiling = Ceiling {
+            batch_events: Some(20),
+            batch_bytes: Some(1_000),
+            ..Ceiling::default()
+        };
+        let batches = |max_events, max_bytes| BatchSettings {
+            max_events,
+            max_bytes,
+            max_wait_ms: None,
+        };
+        let said = |of: BatchSettings| {
+            ceiling
+                .check_batches(&of)
+                .map_err(|excess| excess.to_string())
+        };
+        for below in [batches(Some(20), Some(1_000)), batches(None, Some(5_000))] {
+            assert_eq!(said(below), Ok(()), "{below:?}");
+        }
+        let more = "21 events in one request are above the ceiling of 20";
+        assert_eq!(said(batches(Some(21), Some(1))), Err(more.to_owned()));
+        // What holds where nothing is set.
+        let unsaid = "1000000 bytes in one request are above the ceiling of 1000";
+        assert_eq!(said(batches(Some(1), None)), Err(unsaid.to_owned()));
+        assert!(!ceiling.is_of_limits() && Ceiling::of(&TEN).is_of_limits());
+        let any = Ceiling::default().check_batches(&batches(Some(500), None));
+        assert_eq!(any, Ok(()));
     }
 
     #[test]

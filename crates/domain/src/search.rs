@@ -137,6 +137,16 @@ impl Sought {
             _ => Self::Nothing,
         }
     }
+
+    /// What the written ids of those events have in them, if any can be found.
+    #[must_use]
+    pub fn letters(self) -> Option<String> {
+        match self {
+            Self::One(id) => Some(id.to_string()),
+            Self::Part(part) => Some(part),
+            Self::Nothing => None,
+        }
+    }
 }
 
 /// The HTTP status that is looked for: one, or all of a class.

@@ -47,6 +47,7 @@ pub mod destination_health;
 pub mod destinations;
 pub mod event_types;
 pub mod events;
+mod examples;
 pub mod fleet;
 pub mod handshake;
 mod idempotency;
@@ -55,6 +56,7 @@ pub mod limit_groups;
 pub mod limit_requests;
 pub mod limits;
 pub mod links;
+pub(crate) mod lists;
 pub mod named;
 pub mod notices;
 pub mod operations;
@@ -293,6 +295,7 @@ pub fn openapi() -> OpenApi {
     document.merge(health::routes().into_openapi());
     acting::describe(&mut document);
     answers::describe(&mut document);
+    examples::describe(&mut document);
     document
 }
 

@@ -22,9 +22,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::access::required::Required;
 use crate::api;
-use crate::api::acting;
 use crate::api::caller::bearer;
 use crate::api::problem::Problem;
+use crate::api::{acting, lists};
 use crate::config::RouterConfig;
 use crate::edge::Mint;
 use crate::request_id;
@@ -145,11 +145,14 @@ impl Inner {
             .to_owned();
         let home = self.keys.home(&key, &self.shards);
         let home = home.ok_or_else(Problem::unauthorized)?;
+        let listed = lists::Named::by(route, request.method(), request.uri());
+        // What makes no sense is for the shard to refuse.
+        let listed = listed.ok().flatten().map(|named| named.tenant);
         let asked = Asked {
             method: request.method(),
             route,
             scope: self.required.scope(route, request.method()),
-            in_path: id.filter(|_| route.starts_with(aim::TENANT)),
+            in_path: (id.filter(|_| route.starts_with(aim::TENANT))).or(listed.as_deref()),
             // One that is none is for the shard to refuse, once it knows the key.
             acts_for: acting::tenant_of(headers).ok().flatten(),
             named: self.shards.named(headers),

@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use anyhow::Context;
+use domain::limit_group::GroupLimits;
 use engine::ports::DEFAULT_TENANT;
 use rustix::time::{ClockId, clock_gettime};
 use serde::de::DeserializeOwned;
@@ -45,11 +46,22 @@ pub(crate) fn fingerprint(body: &[u8]) -> String {
 pub(crate) struct Run {
     pub(crate) seed: u64,
     pub(crate) destinations: Vec<Tried>,
+    /// Their limit groups.
+    #[serde(default)]
+    pub(crate) groups: Vec<Grouped>,
     /// Faults in the plan.
     #[serde(default)]
     pub(crate) planned: usize,
     /// When the storm began and when all was healed.
     pub(crate) storm_us: (i64, i64),
+}
+
+/// A limit group, and who is in it from the beginning to the end.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Grouped {
+    pub(crate) name: String,
+    pub(crate) limits: GroupLimits,
+    pub(crate) members: Vec<Uuid>,
 }
 
 /// One destination.

@@ -7,6 +7,7 @@ use domain::access::{Scope, Scopes};
 use domain::batch::BatchSettings;
 use domain::handshake::Handshake;
 use domain::ids::TenantId;
+use domain::limit_group::{GroupLimits, GroupName};
 use domain::smart::SmartDelivery;
 use engine::ports::{DEFAULT_TENANT, NewDestination, NewKey, NewTenant, RetryRules};
 use secrecy::ExposeSecret;
@@ -19,7 +20,7 @@ use super::log::Tried;
 use super::news;
 use super::proxy::Proxy;
 use super::secrets::Secrets;
-use super::world::{Destination, Manners, TENANTS, TIER};
+use super::world::{Destination, GROUP, Manners, TENANTS, TIER};
 
 /// A tenant of a run.
 #[derive(Debug, Clone)]
@@ -70,6 +71,8 @@ pub(crate) struct Site<'a> {
     pub(crate) tenants: &'a [Tenant],
     pub(crate) secrets: &'a Arc<Secrets>,
     pub(crate) receiver: &'a Receiver,
+    /// What the group of some of them allows.
+    pub(crate) group: GroupLimits,
 }
 
 impl Site<'_> {
@@ -79,6 +82,9 @@ impl Site<'_> {
         planned: &[Destination],
     ) -> anyhow::Result<(Vec<Tried>, Vec<Option<Proxy>>)> {
         let (mut tried, mut links) = (Vec::new(), Vec::new());
+        let group = GroupName::kept(GROUP.to_owned());
+        let group = (self.stored).put_limit_group(DEFAULT_TENANT, &group, &self.group);
+        group.await?;
         for (number, one) in (0_u32..).zip(planned) {
             let link = match one.proxied {
                 true => Some(Proxy::start(self.receiver.address()).await?),
@@ -111,7 +117,7 @@ impl Site<'_> {
             limits: one.limits,
             pass_traceparent: false,
             handshake: Handshake::None,
-            limit_group: None,
+            limit_group: one.grouped.then(|| GroupName::kept(GROUP.to_owned())),
         };
         let secret = [self.secrets.first(number, (tenant, new.id))?];
         let creating = stored.create_destination_with(tenant, &new, &secret);

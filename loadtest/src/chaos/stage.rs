@@ -19,7 +19,7 @@ use super::abilities::Abilities;
 use super::client::{Client, Load};
 use super::diary::Diary;
 use super::fault::Server;
-use super::log::{Folder, Run, Tried, boottime_us};
+use super::log::{Folder, Grouped, Run, Tried, boottime_us};
 use super::outbox::Program;
 use super::plan::Planned;
 use super::processes::Processes;
@@ -28,7 +28,7 @@ use super::secrets::Secrets;
 use super::servers::PrivateServers;
 use super::setting::{Site, Tenant};
 use super::storm::{self, Scene, Target};
-use super::world::{AT_ONCE, Destination, Manners, destinations, shares};
+use super::world::{AT_ONCE, Destination, GROUP, Manners, destinations, group_limits, shares};
 use super::{health, ledger, news, receivers, setting};
 
 /// Clients of each tenant that post at the same time.
@@ -77,6 +77,7 @@ impl Stage {
             tenants: &tenants,
             secrets: &secrets,
             receiver: &receiver,
+            group: group_limits(self.scale),
         };
         let (tried, receiver_links) = site.create(&planned).await?;
         health::doom(&servers, &tried).await?;
@@ -158,6 +159,7 @@ impl Stage {
         let run = Run {
             seed: self.seed,
             destinations: cast.tried.to_vec(),
+            groups: vec![self.group(cast)],
             planned: plan.len(),
             storm_us: (began_us, boottime_us()),
         };
@@ -174,6 +176,18 @@ impl Stage {
         )?;
         stop.cancel();
         joined(watched).await
+    }
+
+    /// The limit group of the run, with its members.
+    fn group(&self, cast: &Cast<'_>) -> Grouped {
+        let members = cast.planned.iter().zip(cast.tried);
+        Grouped {
+            name: GROUP.to_owned(),
+            limits: group_limits(self.scale),
+            members: (members.filter(|(planned, _)| planned.grouped))
+                .map(|(_, tried)| tried.id)
+                .collect(),
+        }
     }
 
     /// Watches the store's clock, and resumes who is disabled.

@@ -1,5 +1,7 @@
 //! The destinations of a run, and which faults may befall which of them.
 
+use domain::limit::EXACT_MAX;
+use domain::limit_group::GroupLimits;
 use domain::policy::LimitSettings;
 use engine::ports::Registration;
 use server::trial::per_second;
@@ -23,6 +25,19 @@ pub(crate) const AT_ONCE: [f64; 3] = [0.1, 0.1, 0.5];
 
 /// The tier of the tenants that are not the default one.
 pub(crate) const TIER: &str = "standard";
+
+/// The limit group that some of the default tenant's are in.
+pub(crate) const GROUP: &str = "together";
+
+/// What those in it may start together: less than each for itself, added up.
+pub(crate) fn group_limits(scale: u32) -> GroupLimits {
+    GroupLimits {
+        per_second: Some((GROUPED_PER_SECOND * scale).min(EXACT_MAX)),
+        ..GroupLimits::default()
+    }
+}
+
+const GROUPED_PER_SECOND: u32 = 20;
 
 /// One destination to be.
 #[derive(Debug, Clone)]
@@ -48,6 +63,8 @@ pub(crate) struct Destination {
     pub(crate) rotates: bool,
     /// Whether faults may commit events for it long after they are inserted.
     pub(crate) late: bool,
+    /// In the limit group of a run.
+    pub(crate) grouped: bool,
     /// What it is told of, where it is an operational destination.
     pub(crate) told: Option<Registration>,
 }
@@ -139,7 +156,30 @@ pub(crate) fn destinations(scale: u32) -> Vec<Destination> {
         told: Some(told),
         ..plain(scale, name, 20)
     }));
+    all.extend(grouped(scale));
     all
+}
+
+/// Those in the group: one fails now and then, one has its own limits changed, and one may
+/// be deleted, with starts that still count for the others.
+fn grouped(scale: u32) -> impl Iterator<Item = Destination> {
+    let share = group_limits(scale).per_second.unwrap_or_default() / 5;
+    [
+        (Manners::Polite, false, false),
+        (Manners::Flaky(7), false, false),
+        (Manners::Polite, true, false),
+        (Manners::Polite, false, true),
+    ]
+    .into_iter()
+    .enumerate()
+    .map(move |(n, (manners, changeable, mortal))| Destination {
+        manners,
+        changeable,
+        mortal,
+        grouped: true,
+        weight: f64::from(share),
+        ..plain(scale, &format!("{GROUP} {n}"), 12)
+    })
 }
 
 /// One of the default tenant, polite and left alone.
@@ -156,6 +196,7 @@ fn plain(scale: u32, name: &str, limit: u32) -> Destination {
         changeable: false,
         rotates: false,
         late: false,
+        grouped: false,
         told: None,
     }
 }
@@ -271,7 +312,7 @@ mod tests {
             &cast.rotated,
             &cast.late,
         ];
-        assert_eq!(groups.map(Vec::len), [5, 5, 3, 6, 1]);
+        assert_eq!(groups.map(Vec::len), [5, 6, 4, 6, 1]);
     }
 
     #[test]

@@ -269,6 +269,7 @@ macro_rules! backlog_contract {
             one_with_a_filter_is_sent_what_went_there
             a_time_and_a_type_are_sent_again
             what_was_answered_so_is_sent_again
+            a_part_of_an_id_is_sent_again
             a_resend_keeps_to_its_share_and_is_cancelled
             several_at_once_send_each_once
             what_has_no_payload_any_more_is_skipped

@@ -9,8 +9,8 @@ use domain::ids::{DestinationId, TenantId};
 
 use super::store::World;
 use engine::ports::{
-    Backpressure, CatalogError, EventTypes, Keys, LimitRequests, NewDestination, NewTenant,
-    OperationsBook, Overview, Sessions, Tenant, Tenants,
+    Backlog, Backpressure, CatalogError, EventTypes, Keys, LimitRequests, NewDestination,
+    NewTenant, OperationsBook, Overview, Sessions, Tenant, Tenants,
 };
 
 pub mod backpressure;
@@ -60,6 +60,8 @@ pub struct TenantWorld {
     /// The same store.
     pub keys: Arc<dyn Keys>,
     /// The same store.
+    pub backlog: Arc<dyn Backlog>,
+    /// The same store.
     pub tenants: Arc<dyn Tenants>,
     /// The same store.
     pub sessions: Arc<dyn Sessions>,
@@ -86,11 +88,12 @@ impl TenantWorld {
     pub fn new<S>(world: World, store: Arc<S>) -> Self
     where
         S: Keys + Tenants + Sessions + LimitRequests + OperationsBook + Backpressure,
-        S: EventTypes + Overview + 'static,
+        S: EventTypes + Overview + Backlog + 'static,
     {
         Self {
             world: BackpressureWorld::new(world, store.clone()),
             keys: store.clone(),
+            backlog: store.clone(),
             tenants: store.clone(),
             sessions: store.clone(),
             requests: store.clone(),
@@ -169,6 +172,7 @@ macro_rules! tenant_contract {
             the_tiers_bound_in_flight_is_the_tenants_unless_it_has_its_own
             a_tenants_ingest_is_bounded_by_its_own_or_its_tiers
             a_tenant_has_no_more_destinations_than_its_tier_allows
+            destinations_by_sql_are_held_to_the_tiers_number
         );
         $crate::tenant_contract!(@module $world, deletion:
             a_deleted_tenant_has_no_doors
@@ -182,6 +186,7 @@ macro_rules! tenant_contract {
             requests_are_for_ones_own_destinations
             who_has_to_know_of_a_request_is_told
             what_is_above_a_ceiling_is_refused_by_whatever_way_it_is_set
+            batches_are_held_to_the_ceiling_as_well
             the_store_refuses_what_the_domain_refuses
             what_was_granted_may_be_set
             what_is_approved_is_in_force

@@ -97,13 +97,15 @@ impl Row {
     }
 }
 
-/// The numbers are how many at once and in flight.
+/// The numbers are how many at once and in flight, and events and bytes of a batch.
 fn ceiling(per_second: Option<f64>, numbers: &[Option<i32>]) -> Ceiling {
     let number = |at: usize| u32::try_from((*numbers.get(at)?)?).ok();
     Ceiling {
         per_second,
         at_once: number(0),
         max_in_flight: number(1),
+        batch_events: number(2),
+        batch_bytes: number(3),
     }
 }
 
@@ -125,7 +127,8 @@ macro_rules! select {
             t.burst, t.max_in_flight
         ] as tier_numbers,
         t.unlimited as tier_unlimited, t.shape as tier_shape,
-        c.per_second as ceiling_per_second, array[c.at_once, c.in_flight] as ceiling_numbers,
+        c.per_second as ceiling_per_second,
+        array[c.at_once, c.in_flight, c.batch_events, c.batch_bytes] as ceiling_numbers,
         array[r.least_micros, micros(r.least_at), r.most_micros, micros(r.most_at)]
             as response_times,
         micros(clock_timestamp()) as now,
@@ -328,8 +331,7 @@ async fn check_room(connection: &mut PgConnection, tenant: TenantId) -> Result<(
     .await?;
     match bound {
         Some((most, has)) if has >= i64::from(most) => {
-            let most = super::rows::count(i64::from(most));
-            Err(Failure::Refused(too_many_destinations(most)))
+            Err(Failure::Refused(too_many_destinations()))
         }
         _ => Ok(()),
     }

@@ -6,7 +6,7 @@ use std::hash::{BuildHasher, Hasher};
 use std::time::Duration;
 
 use domain::policy::InvalidSettings;
-use engine::ports::{CatalogError, GROUP_REFUSES};
+use engine::ports::{CatalogError, GROUP_REFUSES, TOO_MANY_DESTINATIONS};
 use engine::ports::{StoreError, wanted};
 
 /// How often a conflict is tried again.
@@ -173,6 +173,9 @@ fn refusal(error: &dyn sqlx::error::DatabaseError) -> Option<CatalogError> {
             let (_, field) = constraint.split_once("_check_")?;
             match field {
                 "limit_group" => (field, GROUP_REFUSES),
+                "tenant_max_destinations" if constraint.starts_with("destinations_") => {
+                    (field, TOO_MANY_DESTINATIONS)
+                }
                 _ => (field, "is outside what the store's constraints allow"),
             }
         }

@@ -430,6 +430,8 @@ row! {
         ceiling_per_second: Option<f64>,
         ceiling_at_once: Option<i32>,
         ceiling_in_flight: Option<i32>,
+        ceiling_batch_events: Option<i32>,
+        ceiling_batch_bytes: Option<i32>,
     }
 }
 
@@ -455,6 +457,8 @@ impl TierRow {
                 per_second: self.ceiling_per_second,
                 at_once: number(self.ceiling_at_once),
                 max_in_flight: number(self.ceiling_in_flight),
+                batch_events: number(self.ceiling_batch_events),
+                batch_bytes: number(self.ceiling_batch_bytes),
             },
             name: self.name,
         })
@@ -470,7 +474,8 @@ async fn tiers(executor: impl PgExecutor<'_>, name: Option<&str>) -> Result<Vec<
                 burst, max_in_flight
             ] as numbers,
             unlimited, shape, tenant_max_in_flight, tenant_ingest_per_second,
-            tenant_max_destinations, ceiling_per_second, ceiling_at_once, ceiling_in_flight
+            tenant_max_destinations, ceiling_per_second, ceiling_at_once, ceiling_in_flight,
+            ceiling_batch_events, ceiling_batch_bytes
         from tiers where $1::text is null or name = $1 order by name",
     )
     .bind(name)
@@ -487,9 +492,9 @@ async fn create_tier(pool: &PgPool, new: &Tier) -> Result<Tier, Failure> {
             name, limit_per_second, limit_per_minute, limit_per_hour, limit_per_day,
             burst, max_in_flight, unlimited, shape, tenant_max_in_flight,
             tenant_ingest_per_second, tenant_max_destinations, ceiling_per_second,
-            ceiling_at_once, ceiling_in_flight
+            ceiling_at_once, ceiling_in_flight, ceiling_batch_events, ceiling_batch_bytes
         )
-        values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
+        values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)
         on conflict (name) do nothing",
     )
     .bind(&new.name)
@@ -507,6 +512,8 @@ async fn create_tier(pool: &PgPool, new: &Tier) -> Result<Tier, Failure> {
     .bind(new.ceiling.per_second)
     .bind(new.ceiling.at_once.map(integer))
     .bind(new.ceiling.max_in_flight.map(integer))
+    .bind(new.ceiling.batch_events.map(integer))
+    .bind(new.ceiling.batch_bytes.map(integer))
     .execute(pool)
     .await?;
     match created.rows_affected() {
@@ -564,7 +571,9 @@ async fn change_tier(
             tenant_max_destinations = case when $15 then $16 else tenant_max_destinations end,
             ceiling_per_second = case when $17 then $18 else ceiling_per_second end,
             ceiling_at_once = case when $17 then $19 else ceiling_at_once end,
-            ceiling_in_flight = case when $17 then $20 else ceiling_in_flight end
+            ceiling_in_flight = case when $17 then $20 else ceiling_in_flight end,
+            ceiling_batch_events = case when $17 then $21 else ceiling_batch_events end,
+            ceiling_batch_bytes = case when $17 then $22 else ceiling_batch_bytes end
         where name = $1",
     )
     .bind(name)
@@ -587,6 +596,8 @@ async fn change_tier(
     .bind(ceiling.per_second)
     .bind(ceiling.at_once.map(integer))
     .bind(ceiling.max_in_flight.map(integer))
+    .bind(ceiling.batch_events.map(integer))
+    .bind(ceiling.batch_bytes.map(integer))
     .execute(&mut *transaction)
     .await?;
     let changed = tiers(&mut *transaction, Some(name)).await?;

@@ -28,7 +28,7 @@ const SELECT: &str = "
         d.pass_traceparent, (select now from store_clock),
         r.least_micros, r.least_at, r.most_micros, r.most_at, d.external_id,
         c.per_second, c.at_once, c.in_flight, d.filter, d.handshake, d.allowed_per_minute,
-        d.limit_group
+        d.limit_group, c.batch_events, c.batch_bytes
     from destinations d
     join tenants n on n.id = d.tenant_id
     join tiers t on t.name = n.tier
@@ -144,7 +144,7 @@ fn check_room(tx: &Transaction<'_>, now: Timestamp, tenant: TenantId) -> Result<
         Ok(row.get::<_, u32>(0)?)
     })?;
     match has {
-        Some(has) if has >= most => Err(too_many_destinations(most).into()),
+        Some(has) if has >= most => Err(too_many_destinations().into()),
         _ => Ok(()),
     }
 }
@@ -391,6 +391,8 @@ fn destination(row: &Row<'_>) -> Result<Destination, Fault> {
             per_second: row.get(33)?,
             at_once: row.get(34)?,
             max_in_flight: row.get(35)?,
+            batch_events: row.get(40)?,
+            batch_bytes: row.get(41)?,
         },
         spread: spread(row, 28, time(row, 27)?)?,
         pass_traceparent: row.get(26)?,

@@ -1,6 +1,6 @@
 //! What can go wrong in a step, and what callers are told.
 
-use engine::ports::{CatalogError, GROUP_REFUSES, StoreError};
+use engine::ports::{CatalogError, GROUP_REFUSES, StoreError, TOO_MANY_DESTINATIONS};
 use rusqlite::ErrorCode;
 
 /// An error of a step, before it is known whether a `Store` or a `Catalog`
@@ -114,6 +114,7 @@ fn refused(error: &rusqlite::Error) -> Option<CatalogError> {
         "UNIQUE" => "is there already",
         "FOREIGN KEY" => "names what does not exist",
         _ if field == "limit_group" => GROUP_REFUSES,
+        _ if name == "destinations_check_tenant_max_destinations" => TOO_MANY_DESTINATIONS,
         _ => "is refused by the store's constraints",
     };
     Some(CatalogError::Invalid {

@@ -112,15 +112,17 @@ const TIERS: &str = "
     -- tiers
     select limit_per_second, limit_per_minute, limit_per_hour, limit_per_day, unlimited, burst,
         shape, max_in_flight, name, tenant_max_in_flight, tenant_ingest_per_second,
-        tenant_max_destinations, ceiling_per_second, ceiling_at_once, ceiling_in_flight
+        tenant_max_destinations, ceiling_per_second, ceiling_at_once, ceiling_in_flight,
+        ceiling_batch_events, ceiling_batch_bytes
     from tiers where ?1 is null or name = ?1 order by name";
 
 const CREATE_TIER: &str = "
     -- create_tier
     insert into tiers (name, limit_per_second, limit_per_minute, limit_per_hour, limit_per_day,
         unlimited, burst, shape, max_in_flight, tenant_max_in_flight, tenant_ingest_per_second,
-        tenant_max_destinations, ceiling_per_second, ceiling_at_once, ceiling_in_flight)
-    values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)";
+        tenant_max_destinations, ceiling_per_second, ceiling_at_once, ceiling_in_flight,
+        ceiling_batch_events, ceiling_batch_bytes)
+    values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)";
 
 const TIER_HAS_TENANTS: &str = "
     -- delete_tier: has it tenants
@@ -147,7 +149,9 @@ const CHANGE_TIER: &str = "
         tenant_max_destinations = iif(?15, ?16, tenant_max_destinations),
         ceiling_per_second = iif(?17, ?18, ceiling_per_second),
         ceiling_at_once = iif(?17, ?19, ceiling_at_once),
-        ceiling_in_flight = iif(?17, ?20, ceiling_in_flight)
+        ceiling_in_flight = iif(?17, ?20, ceiling_in_flight),
+        ceiling_batch_events = iif(?17, ?21, ceiling_batch_events),
+        ceiling_batch_bytes = iif(?17, ?22, ceiling_batch_bytes)
     where name = ?1";
 
 #[async_trait]
@@ -337,6 +341,8 @@ fn create_tier(tx: &Transaction<'_>, new: &Tier) -> Result<Tier, Fault> {
         new.ceiling.per_second,
         new.ceiling.at_once,
         new.ceiling.max_in_flight,
+        new.ceiling.batch_events,
+        new.ceiling.batch_bytes,
     ];
     execute(tx, CREATE_TIER, row)?;
     Ok(new.clone())
@@ -382,6 +388,8 @@ fn change_tier(
             ceiling.per_second,
             ceiling.at_once,
             ceiling.max_in_flight,
+            ceiling.batch_events,
+            ceiling.batch_bytes,
         ];
         execute(tx, CHANGE_TIER, row)
     })?;
@@ -429,6 +437,8 @@ fn tier(row: &Row<'_>) -> Result<Tier, Fault> {
             per_second: row.get(12)?,
             at_once: row.get(13)?,
             max_in_flight: row.get(14)?,
+            batch_events: row.get(15)?,
+            batch_bytes: row.get(16)?,
         },
     })
 }

@@ -307,6 +307,18 @@ pub struct ResentEvents {
     pub state: Option<AttemptState>,
     /// Those only of which an attempt there was answered so, the same attempt as above.
     pub status: Option<SoughtStatus>,
+    /// Those only whose ids have this in them, or the one that it stands for as an
+    /// idempotency key. Refused by the name `text` if it can be neither.
+    pub text: Option<String>,
+}
+
+/// The refusal of a text by which no event can be found.
+#[must_use]
+pub fn no_event_by(text: &str) -> CatalogError {
+    CatalogError::Invalid {
+        field: "text".to_owned(),
+        problem: format!("{text:?} is no part of an event's id, and no idempotency key of one"),
+    }
 }
 
 /// A replay as it is.

@@ -194,14 +194,16 @@ pub const DEFAULT_MAX_DESTINATIONS: u32 = 10_000;
 /// finished still, and whoever makes and deletes them by turns would have no bound.
 pub const COUNTED_AFTER_DELETION: Duration = Duration::from_secs(3_600);
 
-/// Why a tenant may not have one more destination.
+/// Why a tenant may not have one more destination. The stores' triggers say the same.
+pub const TOO_MANY_DESTINATIONS: &str = "the tenant has as many destinations as its tier allows, \
+    counting those deleted within the last hour: delete some and wait, or have the tier's bound \
+    raised";
+
+/// The refusal of one more destination.
 #[must_use]
-pub fn too_many_destinations(most: u32) -> CatalogError {
+pub fn too_many_destinations() -> CatalogError {
     CatalogError::Invalid {
         field: "tenant_max_destinations".to_owned(),
-        problem: format!(
-            "the tenant has {most} destinations, which is what its tier allows, counting those \
-            deleted within the last hour: delete some and wait, or have the tier's bound raised"
-        ),
+        problem: TOO_MANY_DESTINATIONS.to_owned(),
     }
 }

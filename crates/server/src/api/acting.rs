@@ -22,7 +22,7 @@ use utoipa::openapi::{ObjectBuilder, OpenApi, RefOr, Schema, Type};
 use super::answers::operations;
 use super::caller::to_its_end;
 use super::problem::Problem;
-use super::{App, named};
+use super::{App, lists, named};
 use crate::access::{Identity, REMEMBERED};
 use crate::service::ServiceError;
 
@@ -130,10 +130,7 @@ impl Acting {
         if !key.scopes.contains(Scope::Platform) {
             return Err(Problem::forbidden(Scope::Platform));
         }
-        let known = match self.remembered(&tenant) {
-            Some(known) => known,
-            None => self.ask(app, tenant).await?,
-        };
+        let known = self.looked_up(app, tenant).await?;
         let scopes = match known.tenant == key.tenant {
             // For its own it has what it has: the installation's is no customer.
             true => key.scopes.and(key.scopes.acting()),
@@ -145,6 +142,18 @@ impl Acting {
             key: key.key,
             ingest_limit: known.ingest_limit,
         })
+    }
+
+    /// The tenant that is called so.
+    pub(super) async fn known(&self, app: &App, tenant: TenantName) -> Result<TenantId, Problem> {
+        Ok(self.looked_up(app, tenant).await?.tenant)
+    }
+
+    async fn looked_up(&self, app: &App, tenant: TenantName) -> Result<Known, Problem> {
+        match self.remembered(&tenant) {
+            Some(known) => Ok(known),
+            None => self.ask(app, tenant).await,
+        }
     }
 
     /// Forgets all of it, as this process has changed a tenant.
@@ -221,6 +230,7 @@ pub(super) fn describe(document: &mut OpenApi) {
             .get_or_insert_default()
             .push(header.into());
     }
+    lists::describe(document);
     named::describe(document);
 }
 

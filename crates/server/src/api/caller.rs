@@ -14,7 +14,7 @@ use tracing::Instrument;
 
 use super::acting::{self, TenantName};
 use super::problem::Problem;
-use super::{App, bulk, rate};
+use super::{App, bulk, lists, rate};
 use crate::access::Identity;
 use crate::service::bulkhead::Place;
 use crate::service::rate::Limited;
@@ -192,6 +192,10 @@ pub(super) async fn authenticate(
     let scope = claim.scope;
     match claim.identify(&app).await {
         Ok(identity) => {
+            let listed = match listed(&app, &identity, &mut request).await {
+                Ok(listed) => listed,
+                Err(problem) => return problem.into_response(),
+            };
             request.extensions_mut().insert(identity);
             if scope == Some(Scope::Manage) {
                 request.extensions_mut().insert(Changes);
@@ -202,7 +206,11 @@ pub(super) async fn authenticate(
                 Err(busy) => return Problem::from(busy).into_response(),
             }
             let named = whose::named(identity.scopes, request.uri());
-            match looks_at(&app, &identity, named).await {
+            let looks_at = match listed {
+                Some(tenant) => Ok(Some(tenant)),
+                None => looks_at(&app, &identity, named).await,
+            };
+            match looks_at {
                 Ok(Some(tenant)) => drop(request.extensions_mut().insert(LooksAt(tenant))),
                 Ok(None) => {}
                 Err(problem) => return problem.into_response(),
@@ -236,6 +244,22 @@ async fn place(
         Some(Scope::Read | Scope::ReadPayloads) => service.read().await.map(Some),
         _ => Ok(None),
     }
+}
+
+/// Another tenant whose list an operator wants.
+async fn listed(
+    app: &App,
+    identity: &Identity,
+    request: &mut Request,
+) -> Result<Option<TenantId>, Problem> {
+    let route = request.extensions().get::<MatchedPath>();
+    let route = route.map(MatchedPath::as_str).unwrap_or_default();
+    let Some(named) = lists::Named::by(route, request.method(), request.uri())? else {
+        return Ok(None);
+    };
+    let (tenant, rest) = named.looked_up(app, identity).await?;
+    *request.uri_mut() = rest;
+    Ok(tenant)
 }
 
 /// The one place where an operator comes to another tenant's things.

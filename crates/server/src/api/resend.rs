@@ -50,6 +50,11 @@ pub struct ResendEvents {
     #[serde(default)]
     #[schema(schema_with = text::final_state_or_null)]
     pub state: Option<AttemptState>,
+    /// Those only whose ids have this in them, or the one for which it stands as a whole
+    /// idempotency key.
+    #[serde(default)]
+    #[schema(min_length = 1, max_length = 255)]
+    pub text: Option<String>,
     /// Those only of which no delivery to it has succeeded.
     #[serde(default = "yes")]
     #[schema(default = true)]
@@ -107,6 +112,7 @@ pub(super) async fn events(
         only_missed: body.only_failed,
         state: body.state,
         status: text::parsed_status("status", body.status.as_deref())?,
+        text: body.text,
     };
     let share = body.share;
     let begun = caller

@@ -61,6 +61,16 @@ pub struct Ceiling {
     /// Attempts queued and in flight at once.
     #[serde(default)]
     pub max_in_flight: Option<u32>,
+    /// Events in one request, of those that want several in one. Of this and of bytes no
+    /// destination is granted more.
+    #[serde(default)]
+    #[schema(minimum = 1, maximum = 500)]
+    pub batch_events: Option<u32>,
+    /// Bytes of their payloads. A destination has to say how many it takes then: what says
+    /// nothing takes 1,000,000.
+    #[serde(default)]
+    #[schema(minimum = 1, maximum = 1_000_000)]
+    pub batch_bytes: Option<u32>,
 }
 
 /// A ceiling to change: what is absent stays, `null` clears.
@@ -79,6 +89,14 @@ pub struct CeilingPatch {
     #[serde(default, deserialize_with = "present")]
     #[schema(value_type = Option<u32>)]
     pub max_in_flight: Option<Option<u32>>,
+    /// Events in one request.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Option<u32>, minimum = 1, maximum = 500)]
+    pub batch_events: Option<Option<u32>>,
+    /// Bytes of their payloads.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Option<u32>, minimum = 1, maximum = 1_000_000)]
+    pub batch_bytes: Option<Option<u32>>,
 }
 
 impl From<domain::ceiling::Ceiling> for Ceiling {
@@ -87,6 +105,8 @@ impl From<domain::ceiling::Ceiling> for Ceiling {
             per_second: ceiling.per_second,
             at_once: ceiling.at_once,
             max_in_flight: ceiling.max_in_flight,
+            batch_events: ceiling.batch_events,
+            batch_bytes: ceiling.batch_bytes,
         }
     }
 }
@@ -97,6 +117,8 @@ impl From<Ceiling> for domain::ceiling::Ceiling {
             per_second: ceiling.per_second,
             at_once: ceiling.at_once,
             max_in_flight: ceiling.max_in_flight,
+            batch_events: ceiling.batch_events,
+            batch_bytes: ceiling.batch_bytes,
         }
     }
 }
@@ -110,6 +132,8 @@ fn ceiling(patch: Option<Option<CeilingPatch>>) -> CeilingChange {
             per_second: patch.per_second,
             at_once: patch.at_once,
             max_in_flight: patch.max_in_flight,
+            batch_events: patch.batch_events,
+            batch_bytes: patch.batch_bytes,
         },
     }
 }

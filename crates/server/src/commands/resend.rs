@@ -52,6 +52,9 @@ pub struct ToDestination {
     /// An attempt there ended so, such as failed or expired.
     #[arg(long, value_name = "STATE")]
     pub state: Option<AttemptState>,
+    /// A part of its id, or its whole idempotency key.
+    #[arg(long, value_name = "TEXT")]
+    pub text: Option<String>,
     /// Those too that it has got.
     #[arg(long)]
     pub delivered_too: bool,
@@ -102,8 +105,11 @@ pub(super) async fn destination(args: ToDestination) -> anyhow::Result<()> {
             (None, None) => "",
             _ => ", as far as an attempt there ended as asked",
         };
+        let of = (args.event_type.as_ref()).map_or(String::new(), |of| format!(", of type {of}"));
+        let text = args.text.as_ref();
+        let text = text.map_or(String::new(), |text| format!(", by the text {text:?}"));
         Ok(format!(
-            "Sends to the destination {id} again {which}, since {since}{so}."
+            "Sends to the destination {id} again {which}, since {since}{of}{so}{text}."
         ))
     };
     args.sure.ask(what).await?;
@@ -114,6 +120,7 @@ pub(super) async fn destination(args: ToDestination) -> anyhow::Result<()> {
         "type": args.event_type,
         "status": args.status.map(|status| status.to_string()),
         "state": args.state,
+        "text": args.text,
         "only_failed": !args.delivered_too,
         "share": args.share,
     });

@@ -82,6 +82,14 @@ pub struct TierLimits {
     /// The same: attempts queued and in flight at once.
     #[arg(long, value_name = "N")]
     pub ceiling_in_flight: Option<Setting>,
+
+    /// The same: events in one request.
+    #[arg(long, value_name = "N")]
+    pub ceiling_batch_events: Option<Setting>,
+
+    /// The same: bytes of their payloads.
+    #[arg(long, value_name = "N")]
+    pub ceiling_batch_bytes: Option<Setting>,
 }
 
 impl TierLimits {
@@ -90,6 +98,8 @@ impl TierLimits {
             ("per_second", number(self.ceiling_per_second)),
             ("at_once", number(self.ceiling_at_once)),
             ("max_in_flight", number(self.ceiling_in_flight)),
+            ("batch_events", number(self.ceiling_batch_events)),
+            ("batch_bytes", number(self.ceiling_batch_bytes)),
         ]);
         let own = [
             ("ceiling", (!ceiling.is_empty()).then(|| ceiling.into())),
@@ -206,6 +216,8 @@ fn ceiling(ceiling: &Ceiling) -> String {
         ceiling
             .max_in_flight
             .map(|most| format!("{most} in flight")),
+        (ceiling.batch_events).map(|most| format!("{most} events/request")),
+        (ceiling.batch_bytes).map(|most| format!("{most} bytes/request")),
     ];
     let said: Vec<_> = parts.into_iter().flatten().collect();
     output::or_dash((!said.is_empty()).then(|| said.join(" ")))

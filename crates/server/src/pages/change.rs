@@ -170,11 +170,9 @@ pub(super) async fn ceiling(
     let tiers = tenancy.tiers().await?;
     let tier = tiers.into_iter().find(|tier| tier.name == tenant.tier);
     let gives = tier.map(|tier| tier.limits).unwrap_or_default();
-    let said = destination.ceiling != Ceiling::default();
-    let most = if said {
-        destination.ceiling
-    } else {
-        Ceiling::of(&gives)
+    let most = match destination.ceiling.is_of_limits() {
+        true => destination.ceiling,
+        false => Ceiling::of(&gives),
     };
     // What it has already may be of before, or granted.
     Ok(most.raised_to(Ceiling::of_own(&destination.limits)))

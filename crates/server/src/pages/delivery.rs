@@ -60,38 +60,38 @@ impl Form {
                 || ticked.any(|name| fields.has(name)),
         }
     }
+}
 
-    pub(super) fn of_destination(
-        destination: &Destination,
-        rules: &RetryRules,
-        batches: &BatchSettings,
-    ) -> Self {
-        let policy = &rules.policy;
-        let form = Self::of(&Fields::from([
-            ("timeout_ms", shown(policy.timeout_ms)),
-            ("max_tries", shown(policy.max_tries)),
-            ("base_ms", shown(policy.base_ms)),
-            ("factor", shown(policy.factor)),
-            ("cap_ms", shown(policy.cap_ms)),
-            (
-                "max_age_ms",
-                shown(rules.max_age.map(|age| age.as_millis())),
-            ),
-            ("delays_ms", list(policy.delays_ms.as_deref())),
-            ("final_statuses", list(policy.final_statuses.as_deref())),
-            ("max_events", shown(batches.max_events)),
-            ("max_bytes", shown(batches.max_bytes)),
-            ("max_wait_ms", shown(batches.max_wait_ms)),
-        ]));
-        let handshake = destination.handshake != Handshake::None;
-        let pass_traceparent = destination.pass_traceparent;
-        Self {
-            handshake,
-            pass_traceparent,
-            is_said: form.is_said || handshake || pass_traceparent,
-            ..form
-        }
-    }
+/// What this part of the form is filled with.
+pub(super) fn values(
+    destination: &Destination,
+    rules: &RetryRules,
+    batches: &BatchSettings,
+) -> Vec<(&'static str, String)> {
+    let policy = &rules.policy;
+    let mut values = vec![
+        ("timeout_ms", shown(policy.timeout_ms)),
+        ("max_tries", shown(policy.max_tries)),
+        ("base_ms", shown(policy.base_ms)),
+        ("factor", shown(policy.factor)),
+        ("cap_ms", shown(policy.cap_ms)),
+        (
+            "max_age_ms",
+            shown(rules.max_age.map(|age| age.as_millis())),
+        ),
+        ("delays_ms", list(policy.delays_ms.as_deref())),
+        ("final_statuses", list(policy.final_statuses.as_deref())),
+        ("max_events", shown(batches.max_events)),
+        ("max_bytes", shown(batches.max_bytes)),
+        ("max_wait_ms", shown(batches.max_wait_ms)),
+    ];
+    let ticked = [
+        ("handshake", destination.handshake != Handshake::None),
+        ("pass_traceparent", destination.pass_traceparent),
+    ];
+    let ticked = ticked.into_iter().filter(|(_, is_so)| *is_so);
+    values.extend(ticked.map(|(name, _)| (name, "yes".to_owned())));
+    values
 }
 
 fn list(numbers: Option<&[impl ToString]>) -> String {

@@ -4,12 +4,11 @@
 //! break than the one that it was shown, so what is the same but for that is the same.
 
 use axum::extract::{Path, State};
-use axum::response::{Html, IntoResponse, Redirect, Response};
+use axum::response::{Html, Response};
 use domain::access::Scope;
 use domain::event_types::{EventType, MAX_DESCRIPTION_BYTES, MAX_EXAMPLE_BYTES, MAX_SCHEMA_BYTES};
 use domain::redaction::{MAX_POINTER_BYTES, MAX_POINTERS};
 use engine::ports::EventTypeChange;
-use http::StatusCode;
 
 use super::event_types::{PART, found, listed, path};
 use super::frame::{Frame, rendered};
@@ -17,7 +16,6 @@ use super::refused::Refused;
 use super::sure::{self, Question};
 use super::visitor::{Fields, Posted, Visitor};
 use super::{Asked, Pages, typed};
-use crate::service::links::digest;
 
 /// The largest form: each byte of what it may say is written as three at worst.
 pub(super) const MAX_BYTES: usize = 4_096
@@ -36,8 +34,7 @@ pub(super) struct Form {
     pub(super) redact: String,
     /// Everything is.
     pub(super) redact_all: bool,
-    /// The [`version`] of that which the form was filled with; of one that is there.
-    pub(super) redact_was: Option<String>,
+    pub(super) was: String,
     pub(super) archived: bool,
 }
 
@@ -51,39 +48,19 @@ impl Form {
             schema: text("schema"),
             redact: fields.as_typed("redact").replace("\r\n", "\n"),
             redact_all: fields.has("redact_all"),
-            redact_was: fields.get("redact_was").map(str::to_owned),
+            was: fields.text(typed::WAS).to_owned(),
             archived: fields.has("archived"),
         }
     }
 
-    fn of_type(one: &EventType) -> Self {
-        let pointers = one.redact.iter().filter(|pointer| !pointer.is_empty());
-        let pointers: Vec<_> = pointers.map(String::as_str).collect();
-        Self {
-            name: one.name.clone(),
-            description: one.description.clone(),
-            example: one.example.clone().unwrap_or_default(),
-            schema: one.schema.clone().unwrap_or_default(),
-            redact: pointers.join("\n"),
-            redact_all: one.redact.iter().any(String::is_empty),
-            redact_was: Some(version(&one.redact)),
-            archived: one.archived,
-        }
-    }
-
-    /// What is hidden from now on. A form that does not say what it was changes nothing of
-    /// it, and one that says something else than it is by now would show what another has
-    /// just hidden.
-    fn pointers_over(&self, now: &[String]) -> Result<Option<Vec<String>>, Refused> {
-        match &self.redact_was {
-            None => Ok(None),
-            // A field of lines cannot say it.
-            Some(_) if now.iter().any(|pointer| pointer.contains(['\r', '\n'])) => Ok(None),
-            Some(was) if *was == version(now) => Ok(Some(self.pointers(now))),
-            Some(_) => {
-                let words = "what is not shown of it has been changed meanwhile: load it again";
-                Err(Refused::new(StatusCode::CONFLICT, words))
-            }
+    /// What is hidden from now on. A form that does not say with what it was filled changes
+    /// nothing of it.
+    fn pointers_over(&self, now: &[String]) -> Option<Vec<String>> {
+        // A field of lines cannot say it.
+        let cannot_be_said = || now.iter().any(|pointer| pointer.contains(['\r', '\n']));
+        match self.was.is_empty() || cannot_be_said() {
+            true => None,
+            false => Some(self.pointers(now)),
         }
     }
 
@@ -100,10 +77,23 @@ impl Form {
     }
 }
 
-/// What is hidden of it, as a form says that it was.
-fn version(pointers: &[String]) -> String {
-    let bytes = digest(&serde_json::json!(pointers).to_string());
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+/// What its form is filled with.
+fn values(one: &EventType) -> Fields {
+    let pointers = one.redact.iter().filter(|pointer| !pointer.is_empty());
+    let pointers: Vec<_> = pointers.map(String::as_str).collect();
+    let texts = [
+        ("description", one.description.clone()),
+        ("example", one.example.clone().unwrap_or_default()),
+        ("schema", one.schema.clone().unwrap_or_default()),
+        ("redact", pointers.join("\n")),
+    ];
+    let ticked = |name, is_so: bool| is_so.then(|| (name, "yes".to_owned()));
+    let redact_all = ticked("redact_all", one.redact.iter().any(String::is_empty));
+    let ticked = [redact_all, ticked("archived", one.archived)];
+    texts
+        .into_iter()
+        .chain(ticked.into_iter().flatten())
+        .collect()
 }
 
 /// What was typed, or what is there where that is the same; empty is none.
@@ -131,17 +121,10 @@ pub(super) async fn create(
         redact: form.pointers(&[]),
         archived: form.archived,
     };
-    match pages.0.app.tenancy().create_event_type(new).await {
-        Ok(created) => Ok(done(&path(&created.name), "described")),
-        Err(error) => {
-            let form = (form, Some(Refused::from(error).said()?));
-            typed::again(&listed(&pages, &visitor, None, form).await?)
-        }
-    }
-}
-
-fn done(path: &str, what: &str) -> Response {
-    Redirect::to(&format!("{path}?done={what}")).into_response()
+    let created = pages.0.app.tenancy().create_event_type(new).await;
+    let done = created.map(|one| typed::done(&path(&one.name), "described"));
+    let done = done.map_err(Refused::from);
+    typed::or_again(done, listed(&pages, &visitor, None, form)).await
 }
 
 #[derive(askama::Template)]
@@ -153,6 +136,12 @@ struct Page {
     problem: Option<String>,
 }
 
+impl typed::Again for Page {
+    fn say(&mut self, problem: String) {
+        self.problem = Some(problem);
+    }
+}
+
 /// What it is now.
 pub(super) async fn show(
     State(pages): Asked,
@@ -161,7 +150,8 @@ pub(super) async fn show(
 ) -> Result<Html<String>, Refused> {
     visitor.needs(Scope::Admin)?;
     let one = found(&pages, &visitor, &name).await?;
-    rendered(&page(&pages, &visitor, &name, Form::of_type(&one)).await?)
+    let form = Form::of(&typed::filled(values(&one)));
+    rendered(&page(&pages, &visitor, &name, form).await?)
 }
 
 async fn page(pages: &Pages, visitor: &Visitor, name: &str, form: Form) -> Result<Page, Refused> {
@@ -178,30 +168,35 @@ pub(super) async fn save(
     State(pages): Asked,
     Path(name): Path<String>,
     Posted {
-        visitor, fields, ..
+        visitor,
+        mut fields,
+        ..
     }: Posted,
 ) -> Result<Response, Refused> {
     visitor.needs(Scope::Admin)?;
-    let now = found(&pages, &visitor, &name).await?;
-    let form = Form::of(&fields);
+    let done = saved(&pages, &visitor, &name, &mut fields).await;
+    typed::or_again(done, page(&pages, &visitor, &name, Form::of(&fields))).await
+}
+
+async fn saved(
+    pages: &Pages,
+    visitor: &Visitor,
+    name: &str,
+    fields: &mut Fields,
+) -> Result<Response, Refused> {
+    let now = found(pages, visitor, name).await?;
+    let form = Form::of(fields);
+    typed::unchanged(fields, &values(&now))?;
     let description = kept(&form.description, Some(&now.description));
     let change = EventTypeChange {
         description: Some(description.unwrap_or_default()),
         schema: Some(kept(&form.schema, now.schema.as_deref())),
         example: Some(kept(&form.example, now.example.as_deref())),
-        redact: form.pointers_over(&now.redact)?,
+        redact: form.pointers_over(&now.redact),
         archived: Some(form.archived),
     };
-    match (pages.0.app.tenancy())
-        .change_event_type(&name, &change)
-        .await
-    {
-        Ok(_) => Ok(done(&path(&name), "changed")),
-        Err(error) => typed::again(&Page {
-            problem: Some(Refused::from(error).said()?),
-            ..page(&pages, &visitor, &name, form).await?
-        }),
-    }
+    (pages.0.app.tenancy().change_event_type(name, &change)).await?;
+    Ok(typed::done(&path(name), "changed"))
 }
 
 pub(super) async fn delete(
@@ -223,7 +218,7 @@ pub(super) async fn delete(
         return sure::ask(&pages, &visitor, PART, question).await;
     }
     pages.0.app.tenancy().delete_event_type(&name).await?;
-    Ok(done(PART, "deleted"))
+    Ok(typed::done(PART, "deleted"))
 }
 
 #[cfg(test)]

@@ -70,6 +70,7 @@ struct Page {
     /// What lets it in, in words, and whether they are a warning.
     credentials: Vec<(String, bool)>,
     resend_spans: [(&'static str, u32); 4],
+    resend_states: Vec<&'static str>,
     preview: Option<Preview>,
     new_secret: Option<String>,
     overlaps: [(&'static str, u64); 4],
@@ -241,6 +242,7 @@ pub(super) async fn page(
         history: history.iter().rev().map(entry).collect(),
         attempts: attempts.into_iter().map(Line::from).collect(),
         resend_spans: resend::SPANS,
+        resend_states: resend::ends(),
         secrets: (secrets.into_iter())
             .map(|secret| {
                 let until = secret.expires_at.map_or("for good".to_owned(), words::time);

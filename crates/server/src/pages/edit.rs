@@ -3,6 +3,8 @@
 //! What its owner typed stands in the form again if something of it was wrong, but for
 //! values of headers, certificates, keys and secrets, which are never shown.
 
+use std::collections::BTreeSet;
+
 use axum::extract::{Path, State};
 use axum::response::{Html, IntoResponse, Redirect, Response};
 use domain::access::Scope;
@@ -47,6 +49,8 @@ struct Page {
     /// As whom and where it asks for tokens now.
     client: Option<String>,
     is_disabled: bool,
+    /// The most that its tier allows of batches; empty for anything.
+    batch_ceiling: String,
     /// What is wrong with the form.
     problem: Option<String>,
     /// The catalogue's types, and whether it subscribes to each.
@@ -72,6 +76,7 @@ struct Form {
     limit_group: String,
     external_id: String,
     delivery: delivery::Form,
+    was: String,
 }
 
 /// Before the name of a type that can be ticked.
@@ -99,21 +104,7 @@ impl Form {
             limit_group: text("limit_group"),
             external_id: text("external_id"),
             delivery: delivery::Form::of(fields),
-        }
-    }
-
-    fn of_destination(destination: &Destination, delivery: delivery::Form) -> Self {
-        let filter = destination.filter.as_ref();
-        Self {
-            name: destination.name.clone(),
-            url: destination.url.clone(),
-            event_types: destination.event_types.join(" "),
-            filter: filter.map_or(String::new(), ToString::to_string),
-            limit_group: (destination.limit_group.as_ref())
-                .map_or(String::new(), ToString::to_string),
-            external_id: typed::shown((destination.external_id.as_ref()).map(|id| id.as_str())),
-            delivery,
-            ..Self::of(&Fields::default())
+            was: text(typed::WAS),
         }
     }
 
@@ -171,6 +162,55 @@ impl Form {
             client_auth: way,
         }))
     }
+}
+
+impl typed::Again for Page {
+    fn say(&mut self, problem: String) {
+        self.problem = Some(problem);
+    }
+}
+
+/// What the form of a destination is filled with.
+async fn values(
+    service: &Service,
+    visitor: &Visitor,
+    destination: &Destination,
+) -> Result<Fields, Refused> {
+    let id = destination.id;
+    let (rules, batches) = (service.retry_rules(id).await?, service.batches(id).await?);
+    let mut values = vec![
+        ("name", destination.name.clone()),
+        ("url", destination.url.clone()),
+        ("event_types", destination.event_types.join(" ")),
+        ("filter", typed::shown(destination.filter.as_ref())),
+        (
+            "limit_group",
+            typed::shown(destination.limit_group.as_ref()),
+        ),
+    ];
+    if !visitor.is_guest() {
+        let external_id = destination.external_id.as_ref();
+        values.push((
+            "external_id",
+            typed::shown(external_id.map(|id| id.as_str())),
+        ));
+    }
+    values.extend(delivery::values(destination, &rules, &batches));
+    Ok(values.into_iter().collect())
+}
+
+/// Refuses a form that is older than a change by another. Types that are ticked stand among
+/// those that are typed, and their order means nothing.
+fn unchanged(fields: &mut Fields, form: &Form, now: &Fields) -> Result<(), Refused> {
+    let (is, wanted) = (now.text("event_types"), form.event_types());
+    let is_same =
+        words(is).into_iter().collect::<BTreeSet<_>>() == wanted.iter().cloned().collect();
+    let wanted = match is_same {
+        true => is.to_owned(),
+        false => wanted.join(" "),
+    };
+    fields.set("event_types", wanted);
+    typed::unchanged(fields, now)
 }
 
 /// Between commas or spaces.
@@ -252,16 +292,11 @@ fn headers(fields: &Fields) -> Result<Vec<(String, Hidden)>, Refused> {
 pub(super) async fn add(State(pages): Asked, visitor: Visitor) -> Result<Html<String>, Refused> {
     visitor.needs(Scope::Manage)?;
     let form = Form::of(&Fields::default());
-    rendered(&adding(&pages, &visitor, form, None).await?)
+    rendered(&adding(&pages, &visitor, form).await?)
 }
 
 /// The form of one that is to be added.
-async fn adding(
-    pages: &Pages,
-    visitor: &Visitor,
-    mut form: Form,
-    problem: Option<String>,
-) -> Result<Page, Refused> {
+async fn adding(pages: &Pages, visitor: &Visitor, mut form: Form) -> Result<Page, Refused> {
     let service = pages.service(visitor.tenant());
     let offered = event_types::offered(&service).await?;
     Ok(Page {
@@ -275,7 +310,8 @@ async fn adding(
         certificate: None,
         client: None,
         is_disabled: false,
-        problem,
+        batch_ceiling: String::new(),
+        problem: None,
     })
 }
 
@@ -297,8 +333,7 @@ pub(super) async fn create(
     let ((described, made), delivery) = match created.await {
         Ok(created) => created,
         Err(refused) => {
-            let problem = Some(Refused::said(refused)?);
-            return typed::again(&adding(&pages, &visitor, form, problem).await?);
+            return typed::or_again(Err(refused), adding(&pages, &visitor, form)).await;
         }
     };
     let id = described.destination.id;
@@ -356,19 +391,17 @@ async fn filled(
     pages: &Pages,
     visitor: &Visitor,
     id: DestinationId,
-    typed: Option<Form>,
+    form: Option<Form>,
 ) -> Result<Page, Refused> {
     let service = pages.service(visitor.tenant());
     let described = service.destination(id).await?;
     let destination = described.destination;
     let title = format!("Change {}", destination.called());
-    let mut form = match typed {
+    let mut form = match form {
         Some(form) => form,
-        None => {
-            let (rules, batches) = (service.retry_rules(id).await?, service.batches(id).await?);
-            let delivery = delivery::Form::of_destination(&destination, &rules, &batches);
-            Form::of_destination(&destination, delivery)
-        }
+        None => Form::of(&typed::filled(
+            values(&service, visitor, &destination).await?,
+        )),
     };
     let offered = event_types::offered(&service).await?;
     Ok(Page {
@@ -383,6 +416,7 @@ async fn filled(
         client: (described.shown.oauth2)
             .map(|facts| format!("{} at {}", facts.client_id, facts.token_url)),
         is_disabled: destination.state == DestinationState::Disabled,
+        batch_ceiling: super::words::batch_ceiling(&destination.ceiling),
         problem: None,
     })
 }
@@ -393,29 +427,44 @@ pub(super) async fn save(
     State(pages): Asked,
     Path(id): Path<String>,
     Posted {
-        visitor, fields, ..
+        visitor,
+        mut fields,
+        ..
     }: Posted,
 ) -> Result<Response, Refused> {
     visitor.needs(Scope::Manage)?;
     let id = parsed(&id)?;
-    let form = Form::of(&fields);
-    match changed(&pages.service(visitor.tenant()), id, &form, &fields).await {
-        Ok(()) => Ok(done(id, "changed")),
-        Err(refused) => typed::again(&Page {
-            problem: Some(refused.said()?),
-            ..filled(&pages, &visitor, id, Some(form)).await?
-        }),
+    let done = saved(&pages, &visitor, id, &mut fields).await;
+    let form = Some(Form::of(&fields));
+    typed::or_again(done, filled(&pages, &visitor, id, form)).await
+}
+
+async fn saved(
+    pages: &Pages,
+    visitor: &Visitor,
+    id: DestinationId,
+    fields: &mut Fields,
+) -> Result<Response, Refused> {
+    let (service, form) = (pages.service(visitor.tenant()), Form::of(fields));
+    let now = service.destination(id).await?.destination;
+    unchanged(fields, &form, &values(&service, visitor, &now).await?)?;
+    let changed = changed(&service, &now, &form, fields).await;
+    if changed.is_err() {
+        // A part of it may be changed by now, and that was no other.
+        let now = service.destination(id).await?.destination;
+        let now = typed::filled(values(&service, visitor, &now).await?);
+        fields.set(typed::WAS, now.text(typed::WAS).to_owned());
     }
+    changed.map(|()| done(id, "changed"))
 }
 
 async fn changed(
     service: &Service,
-    id: DestinationId,
+    now: &Destination,
     form: &Form,
     fields: &Fields,
 ) -> Result<(), Refused> {
-    let delivery = delivery::wanted(fields)?;
-    let now = service.destination(id).await?.destination;
+    let (id, delivery) = (now.id, delivery::wanted(fields)?);
     let headers = match fields.has("replace_headers") {
         true => Some(headers(fields)?),
         false => None,

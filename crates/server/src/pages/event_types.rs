@@ -10,7 +10,7 @@ use super::describe::Form;
 use super::frame::{Frame, rendered};
 use super::refused::Refused;
 use super::visitor::{Fields, Visitor};
-use super::{Asked, Pages, words};
+use super::{Asked, Pages, typed, words};
 use crate::service::{Service, ServiceError};
 
 pub(super) const PART: &str = "/dashboard/event-types";
@@ -42,13 +42,19 @@ pub(super) struct Page {
     notice: &'static str,
 }
 
+impl typed::Again for Page {
+    fn say(&mut self, problem: String) {
+        self.problem = Some(problem);
+    }
+}
+
 pub(super) async fn list(
     State(pages): Asked,
     visitor: Visitor,
     Query(query): Query<Wanted>,
 ) -> Result<Html<String>, Refused> {
     let after = Some(query.after).filter(|after| !after.is_empty());
-    let form = (Form::of(&Fields::default()), None);
+    let form = Form::of(&Fields::default());
     rendered(&Page {
         notice: match query.done.as_str() {
             "deleted" => "Deleted.",
@@ -63,7 +69,7 @@ pub(super) async fn listed(
     pages: &Pages,
     visitor: &Visitor,
     after: Option<String>,
-    (form, problem): (Form, Option<String>),
+    form: Form,
 ) -> Result<Page, Refused> {
     let wanted = WantedEventTypes {
         archived: visitor.is_operator(),
@@ -83,7 +89,7 @@ pub(super) async fn listed(
             .collect(),
         next,
         form,
-        problem,
+        problem: None,
         notice: "",
     })
 }

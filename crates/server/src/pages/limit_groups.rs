@@ -3,7 +3,7 @@
 //! destination's form.
 
 use axum::extract::{Path, Query, State};
-use axum::response::{Html, IntoResponse, Redirect, Response};
+use axum::response::{Html, Response};
 use domain::access::Scope;
 use domain::ids::DestinationId;
 use domain::limit_group::{GroupLimits, GroupName, InvalidGroupName};
@@ -81,6 +81,18 @@ struct Page {
     notice: &'static str,
 }
 
+impl typed::Again for Page {
+    fn say(&mut self, problem: String) {
+        self.problem = Some(problem);
+    }
+}
+
+impl typed::Again for OnePage {
+    fn say(&mut self, problem: String) {
+        self.problem = Some(problem);
+    }
+}
+
 #[derive(askama::Template)]
 #[template(path = "limit_group.html")]
 struct OnePage {
@@ -91,6 +103,7 @@ struct OnePage {
     /// By name.
     members: Vec<(String, DestinationId)>,
     limits: Vec<Number>,
+    was: String,
     problem: Option<String>,
     notice: &'static str,
 }
@@ -146,13 +159,9 @@ pub(super) async fn create(
     }: Posted,
 ) -> Result<Response, Refused> {
     visitor.needs(Scope::Manage)?;
-    match created(&pages.service(visitor.tenant()), &fields).await {
-        Ok(group) => Ok(done(&path(&group.name), "added")),
-        Err(refused) => typed::again(&Page {
-            problem: Some(refused.said()?),
-            ..listed(&pages, &visitor, None, &fields).await?
-        }),
-    }
+    let created = created(&pages.service(visitor.tenant()), &fields).await;
+    let done = created.map(|group| typed::done(&path(&group.name), "added"));
+    typed::or_again(done, listed(&pages, &visitor, None, &fields)).await
 }
 
 async fn created(service: &Service, fields: &Fields) -> Result<LimitGroup, Refused> {
@@ -179,38 +188,39 @@ fn limits(fields: &Fields) -> Result<GroupLimits, Refused> {
     })
 }
 
-fn done(path: &str, what: &str) -> Response {
-    Redirect::to(&format!("{path}?done={what}")).into_response()
-}
-
 pub(super) async fn show(
     State(pages): Asked,
     visitor: Visitor,
     Path(name): Path<String>,
     Query(query): Query<Wanted>,
 ) -> Result<Html<String>, Refused> {
-    let service = pages.service(visitor.tenant());
-    let group = service.limit_group(&named(&name)?).await?;
     rendered(&OnePage {
         notice: query.notice(),
-        ..one(&pages, &visitor, &group, None).await?
+        ..one(&pages, &visitor, &named(&name)?, None).await?
     })
+}
+
+/// What its form is filled with.
+fn values(limits: &GroupLimits) -> Fields {
+    Fields::from([
+        ("per_second", shown(limits.per_second)),
+        ("per_minute", shown(limits.per_minute)),
+        ("per_hour", shown(limits.per_hour)),
+        ("per_day", shown(limits.per_day)),
+    ])
 }
 
 /// As somebody has filled it in, or as the group is.
 async fn one(
     pages: &Pages,
     visitor: &Visitor,
-    group: &LimitGroup,
+    name: &GroupName,
     typed: Option<&Fields>,
 ) -> Result<OnePage, Refused> {
+    let group = (pages.service(visitor.tenant())).limit_group(name).await?;
     let limits = &group.limits;
-    let now = Fields::from([
-        ("per_second", shown(limits.per_second)),
-        ("per_minute", shown(limits.per_minute)),
-        ("per_hour", shown(limits.per_hour)),
-        ("per_day", shown(limits.per_day)),
-    ]);
+    let now = typed::filled(values(limits));
+    let form = typed.unwrap_or(&now);
     let names = Names::of(pages, group.members.iter().copied()).await?;
     let members = group.members.iter();
     let mut members: Vec<_> = members.map(|id| (names.name(*id), *id)).collect();
@@ -221,52 +231,49 @@ async fn one(
         in_words: words::limits(&limits.as_settings()),
         created: words::time(group.created_at),
         members,
-        limits: typed::numbers(typed.unwrap_or(&now), &LIMITS),
+        limits: typed::numbers(form, &LIMITS),
+        was: form.text(typed::WAS).to_owned(),
         problem: None,
         notice: "",
     })
 }
 
-/// Sets all of its limits. One of 0, which pauses all members, is asked about first.
+/// Sets all of its limits.
 pub(super) async fn save(
     State(pages): Asked,
     Path(name): Path<String>,
     Posted {
-        visitor, fields, ..
+        visitor,
+        mut fields,
+        ..
     }: Posted,
 ) -> Result<Response, Refused> {
     visitor.needs(Scope::Manage)?;
-    let service = pages.service(visitor.tenant());
-    let group = service.limit_group(&named(&name)?).await?;
-    let put = match limits(&fields) {
-        Ok(wanted)
-            if wanted.is_paused() && !group.limits.is_paused() && !sure::is_sure(&fields) =>
-        {
-            return sure::ask(&pages, &visitor, PART, pausing(&group, &fields)).await;
-        }
-        Ok(wanted) => service.put_limit_group(&group.name, &wanted).await,
-        Err(refused) => return again(&pages, &visitor, (&group, &fields), refused).await,
-    };
-    match put {
-        Ok(_) => Ok(done(&path(&group.name), "changed")),
-        Err(error) => again(&pages, &visitor, (&group, &fields), error.into()).await,
-    }
+    let name = named(&name)?;
+    let done = saved(&pages, &visitor, &name, &mut fields).await;
+    typed::or_again(done, one(&pages, &visitor, &name, Some(&fields))).await
 }
 
-async fn again(
+/// One of 0, which pauses all members, is asked about first.
+async fn saved(
     pages: &Pages,
     visitor: &Visitor,
-    (group, fields): (&LimitGroup, &Fields),
-    refused: Refused,
+    name: &GroupName,
+    fields: &mut Fields,
 ) -> Result<Response, Refused> {
-    typed::again(&OnePage {
-        problem: Some(refused.said()?),
-        ..one(pages, visitor, group, Some(fields)).await?
-    })
+    let service = pages.service(visitor.tenant());
+    let group = service.limit_group(name).await?;
+    typed::unchanged(fields, &values(&group.limits))?;
+    let wanted = limits(fields)?;
+    if wanted.is_paused() && !group.limits.is_paused() && !sure::is_sure(fields) {
+        return sure::ask(pages, visitor, PART, pausing(&group, fields)).await;
+    }
+    service.put_limit_group(name, &wanted).await?;
+    Ok(typed::done(&path(name), "changed"))
 }
 
 fn pausing(group: &LimitGroup, fields: &Fields) -> Question {
-    let names = LIMITS.map(|(name, _)| name).into_iter();
+    let names = LIMITS.map(|(name, _)| name).into_iter().chain([typed::WAS]);
     Question {
         asks: format!("Pause all members of {} with a limit of 0?", group.name),
         does: vec![
@@ -310,5 +317,5 @@ pub(super) async fn delete(
         return sure::ask(&pages, &visitor, PART, question).await;
     }
     service.delete_limit_group(&name).await?;
-    Ok(done(PART, "deleted"))
+    Ok(typed::done(PART, "deleted"))
 }

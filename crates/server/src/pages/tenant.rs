@@ -68,6 +68,7 @@ struct Form {
     external_id: String,
     tier: String,
     bounds: Vec<Number>,
+    was: String,
 }
 
 impl Form {
@@ -77,20 +78,28 @@ impl Form {
             external_id: fields.text("external_id").to_owned(),
             tier: fields.text("tier").to_owned(),
             bounds: typed::numbers(fields, &BOUNDS),
+            was: fields.text(typed::WAS).to_owned(),
         }
     }
+}
 
-    fn of_tenant(tenant: &Tenant) -> Self {
-        Self::of(&Fields::from([
-            ("name", tenant.name.clone()),
-            (
-                "external_id",
-                shown(tenant.external_id.as_ref().map(|id| id.as_str())),
-            ),
-            ("tier", tenant.tier.clone()),
-            ("max_in_flight", shown(tenant.max_in_flight)),
-            ("ingest_per_second", shown(tenant.ingest_per_second)),
-        ]))
+/// What its form is filled with.
+fn values(tenant: &Tenant) -> Fields {
+    Fields::from([
+        ("name", tenant.name.clone()),
+        (
+            "external_id",
+            shown(tenant.external_id.as_ref().map(|id| id.as_str())),
+        ),
+        ("tier", tenant.tier.clone()),
+        ("max_in_flight", shown(tenant.max_in_flight)),
+        ("ingest_per_second", shown(tenant.ingest_per_second)),
+    ])
+}
+
+impl typed::Again for TenantPage {
+    fn say(&mut self, problem: String) {
+        self.problem = Some(problem);
     }
 }
 
@@ -98,8 +107,8 @@ impl Form {
 #[derive(Default)]
 pub(super) struct Beside {
     new_key: Option<String>,
-    /// As somebody has typed it, and what is wrong with it.
-    wrong: Option<(Form, String)>,
+    /// As somebody has typed it.
+    typed: Option<Form>,
     notice: &'static str,
 }
 
@@ -149,10 +158,8 @@ pub(super) async fn page(
     let tenant = tenancy.tenant(id).await?;
     let scopes = Scope::ALL.into_iter();
     let scopes = scopes.filter(|scope| !scope.is_the_installations() || id == DEFAULT_TENANT);
-    let (form, problem) = match beside.wrong {
-        Some((form, problem)) => (form, Some(problem)),
-        None => (Form::of_tenant(&tenant), None),
-    };
+    let is = || Form::of(&typed::filled(values(&tenant)));
+    let form = beside.typed.unwrap_or_else(is);
     let tiers = tenancy.tiers().await?.into_iter();
     Ok(TenantPage {
         frame: Frame::of(pages, visitor, (&tenant.name, PART)).await?,
@@ -161,7 +168,7 @@ pub(super) async fn page(
         tenant,
         form,
         tiers: tiers.map(|tier| tier.name).collect(),
-        problem,
+        problem: None,
         notice: beside.notice,
         keys: keys(pages, id).await?,
         links: links::lines(pages, id).await?,
@@ -203,26 +210,25 @@ pub(super) async fn save(
     State(pages): Asked,
     Path(id): Path<String>,
     Posted {
-        visitor, fields, ..
+        visitor,
+        mut fields,
+        ..
     }: Posted,
 ) -> Result<Response, Refused> {
     visitor.needs(Scope::Admin)?;
     let id = parsed(&id)?;
-    match changed(&pages, id, &fields).await {
-        Ok(()) => Ok(Redirect::to(&format!("{PART}/{id}?done=changed")).into_response()),
-        Err(refused) => {
-            let beside = Beside {
-                wrong: Some((Form::of(&fields), refused.said()?)),
-                ..Beside::default()
-            };
-            typed::again(&page(&pages, &visitor, id, beside).await?)
-        }
-    }
+    let done = saved(&pages, id, &mut fields).await;
+    let beside = Beside {
+        typed: Some(Form::of(&fields)),
+        ..Beside::default()
+    };
+    typed::or_again(done, page(&pages, &visitor, id, beside)).await
 }
 
-async fn changed(pages: &Pages, id: TenantId, fields: &Fields) -> Result<(), Refused> {
+async fn saved(pages: &Pages, id: TenantId, fields: &mut Fields) -> Result<Response, Refused> {
     let tenancy = pages.0.app.tenancy();
     let now = tenancy.tenant(id).await?;
+    typed::unchanged(fields, &values(&now))?;
     let change = TenantChange {
         external_id: typed::another_external_id(fields, now.external_id.as_ref())?,
         name: Some(fields.text("name").to_owned()),
@@ -232,7 +238,7 @@ async fn changed(pages: &Pages, id: TenantId, fields: &Fields) -> Result<(), Ref
     };
     tenancy.change_tenant(id, change).await?;
     pages.0.app.forget_tenants();
-    Ok(())
+    Ok(typed::done(&format!("{PART}/{id}"), "changed"))
 }
 
 /// Deletes it, and shows how far that is.

@@ -71,6 +71,12 @@ struct Page {
     next: Option<TenantId>,
 }
 
+impl typed::Again for Page {
+    fn say(&mut self, problem: String) {
+        self.problem = Some(problem);
+    }
+}
+
 /// What the form of a new tenant says.
 struct Form {
     name: String,
@@ -127,13 +133,9 @@ pub(super) async fn create(
     }: Posted,
 ) -> Result<Response, Refused> {
     visitor.needs(Scope::Admin)?;
-    match created(&pages, &fields).await {
-        Ok(created) => Ok(Redirect::to(&format!("{PART}/{}", created.id)).into_response()),
-        Err(refused) => typed::again(&Page {
-            problem: Some(refused.said()?),
-            ..listed(&pages, &visitor, None, Form::of(&fields)).await?
-        }),
-    }
+    let created = created(&pages, &fields).await;
+    let done = created.map(|one| Redirect::to(&format!("{PART}/{}", one.id)).into_response());
+    typed::or_again(done, listed(&pages, &visitor, None, Form::of(&fields))).await
 }
 
 async fn created(pages: &Pages, fields: &Fields) -> Result<Tenant, Refused> {

@@ -2,7 +2,7 @@
 //! most that a tenant has and sets.
 
 use axum::extract::{Path, Query, State};
-use axum::response::{Html, IntoResponse, Redirect, Response};
+use axum::response::{Html, Response};
 use domain::access::Scope;
 use domain::ceiling::Ceiling;
 use domain::policy::{LimitSettings, Rate};
@@ -38,10 +38,12 @@ const OF_A_TENANT: [(&str, &str); 3] = [
     ("tenant_max_destinations", "destinations"),
 ];
 
-const CEILING: [(&str, &str); 3] = [
+const CEILING: [(&str, &str); 5] = [
     ("ceiling_per_second", "a second, in the long run"),
     ("ceiling_at_once", "at one instant"),
     ("ceiling_max_in_flight", "in flight at once"),
+    ("ceiling_batch_events", "events in one request"),
+    ("ceiling_batch_bytes", "bytes in one request"),
 ];
 
 /// A tier in the list.
@@ -55,7 +57,12 @@ struct Line {
 
 impl From<Tier> for Line {
     fn from(tier: Tier) -> Self {
-        let most = words::ceiling(&tier.ceiling);
+        let parts = [
+            words::ceiling(&tier.ceiling),
+            words::batch_ceiling(&tier.ceiling),
+        ];
+        let said: Vec<_> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+        let most = said.join(", ");
         let destinations = tier.tenant_max_destinations;
         Self {
             path: path(&tier.name),
@@ -89,6 +96,18 @@ struct OnePage {
     notice: &'static str,
 }
 
+impl typed::Again for Page {
+    fn say(&mut self, problem: String) {
+        self.problem = Some(problem);
+    }
+}
+
+impl typed::Again for OnePage {
+    fn say(&mut self, problem: String) {
+        self.problem = Some(problem);
+    }
+}
+
 /// What the form of a tier says.
 struct Form {
     /// Of one that is to be added.
@@ -99,6 +118,7 @@ struct Form {
     unlimited: bool,
     shape: String,
     shapes: [(&'static str, &'static str); 3],
+    was: String,
 }
 
 impl Form {
@@ -111,6 +131,7 @@ impl Form {
             unlimited: fields.has("unlimited"),
             shape: fields.text("shape").to_owned(),
             shapes: SHAPES,
+            was: fields.text(typed::WAS).to_owned(),
         }
     }
 
@@ -119,38 +140,39 @@ impl Form {
         let most = DEFAULT_MAX_DESTINATIONS.to_string();
         Self::of(&Fields::from([("tenant_max_destinations", most)]))
     }
+}
 
-    fn of_tier(tier: &Tier) -> Self {
-        let (limits, most) = (&tier.limits, &tier.ceiling);
-        let fields = Fields::from([
-            ("per_second", shown(limits.per_second)),
-            ("per_minute", shown(limits.per_minute)),
-            ("per_hour", shown(limits.per_hour)),
-            ("per_day", shown(limits.per_day)),
-            ("burst", shown(limits.burst)),
-            ("max_in_flight", shown(limits.max_in_flight)),
-            (
-                "shape",
-                limits.shape.unwrap_or_default().as_str().to_owned(),
-            ),
-            ("tenant_max_in_flight", shown(tier.tenant_max_in_flight)),
-            (
-                "tenant_ingest_per_second",
-                shown(tier.tenant_ingest_per_second),
-            ),
-            (
-                "tenant_max_destinations",
-                shown(tier.tenant_max_destinations),
-            ),
-            ("ceiling_per_second", shown(most.per_second)),
-            ("ceiling_at_once", shown(most.at_once)),
-            ("ceiling_max_in_flight", shown(most.max_in_flight)),
-        ]);
-        Self {
-            unlimited: limits.unlimited,
-            ..Self::of(&fields)
-        }
-    }
+/// What its form is filled with.
+fn values(tier: &Tier) -> Fields {
+    let (limits, most) = (&tier.limits, &tier.ceiling);
+    let numbers = [
+        ("per_second", shown(limits.per_second)),
+        ("per_minute", shown(limits.per_minute)),
+        ("per_hour", shown(limits.per_hour)),
+        ("per_day", shown(limits.per_day)),
+        ("burst", shown(limits.burst)),
+        ("max_in_flight", shown(limits.max_in_flight)),
+        (
+            "shape",
+            limits.shape.unwrap_or_default().as_str().to_owned(),
+        ),
+        ("tenant_max_in_flight", shown(tier.tenant_max_in_flight)),
+        (
+            "tenant_ingest_per_second",
+            shown(tier.tenant_ingest_per_second),
+        ),
+        (
+            "tenant_max_destinations",
+            shown(tier.tenant_max_destinations),
+        ),
+        ("ceiling_per_second", shown(most.per_second)),
+        ("ceiling_at_once", shown(most.at_once)),
+        ("ceiling_max_in_flight", shown(most.max_in_flight)),
+        ("ceiling_batch_events", shown(most.batch_events)),
+        ("ceiling_batch_bytes", shown(most.batch_bytes)),
+    ];
+    let unlimited = limits.unlimited.then(|| ("unlimited", "yes".to_owned()));
+    numbers.into_iter().chain(unlimited).collect()
 }
 
 /// Where a tier is.
@@ -183,21 +205,17 @@ pub(super) async fn list(
     visitor.needs(Scope::Admin)?;
     rendered(&Page {
         notice: query.notice(),
-        ..listed(&pages, &visitor, (Form::empty(), None)).await?
+        ..listed(&pages, &visitor, Form::empty()).await?
     })
 }
 
-async fn listed(
-    pages: &Pages,
-    visitor: &Visitor,
-    (form, problem): (Form, Option<String>),
-) -> Result<Page, Refused> {
+async fn listed(pages: &Pages, visitor: &Visitor, form: Form) -> Result<Page, Refused> {
     let tiers = pages.0.app.tenancy().tiers().await?;
     Ok(Page {
         frame: Frame::of(pages, visitor, ("Tiers", PART)).await?,
         lines: tiers.into_iter().map(Line::from).collect(),
         form,
-        problem,
+        problem: None,
         notice: "",
     })
 }
@@ -209,22 +227,14 @@ pub(super) async fn create(
     }: Posted,
 ) -> Result<Response, Refused> {
     visitor.needs(Scope::Admin)?;
-    match created(&pages, &fields).await {
-        Ok(tier) => Ok(done(&path(&tier.name), "added")),
-        Err(refused) => {
-            let wrong = (Form::of(&fields), Some(refused.said()?));
-            typed::again(&listed(&pages, &visitor, wrong).await?)
-        }
-    }
+    let created = created(&pages, &fields).await;
+    let done = created.map(|tier| typed::done(&path(&tier.name), "added"));
+    typed::or_again(done, listed(&pages, &visitor, Form::of(&fields))).await
 }
 
 async fn created(pages: &Pages, fields: &Fields) -> Result<Tier, Refused> {
     let new = wanted(fields, (fields.text("name"), &LimitSettings::default()))?;
     Ok(pages.0.app.tenancy().create_tier(new).await?)
-}
-
-fn done(path: &str, what: &str) -> Response {
-    Redirect::to(&format!("{path}?done={what}")).into_response()
 }
 
 /// All of the form: what is empty bounds nothing. A shape that stays the usual one stays
@@ -252,6 +262,8 @@ fn wanted(fields: &Fields, (name, now): (&str, &LimitSettings)) -> Result<Tier, 
             per_second: typed::decimal(fields, "ceiling_per_second")?,
             at_once: typed::number(fields, "ceiling_at_once")?,
             max_in_flight: typed::number(fields, "ceiling_max_in_flight")?,
+            batch_events: typed::number(fields, "ceiling_batch_events")?,
+            batch_bytes: typed::number(fields, "ceiling_batch_bytes")?,
         },
     })
 }
@@ -272,7 +284,12 @@ pub(super) async fn show(
     let tier = found(&pages, &name).await?;
     rendered(&OnePage {
         notice: query.notice(),
-        ..one(&pages, &visitor, (&name, Form::of_tier(&tier))).await?
+        ..one(
+            &pages,
+            &visitor,
+            (&name, Form::of(&typed::filled(values(&tier)))),
+        )
+        .await?
     })
 }
 
@@ -290,31 +307,36 @@ async fn one(
     })
 }
 
-/// Changes all that the form has. A limit of 0, which pauses whoever has none of his own,
-/// is asked about first.
+/// Changes all that the form has.
 pub(super) async fn save(
     State(pages): Asked,
     Path(name): Path<String>,
     Posted {
-        visitor, fields, ..
+        visitor,
+        mut fields,
+        ..
     }: Posted,
 ) -> Result<Response, Refused> {
     visitor.needs(Scope::Admin)?;
-    let now = found(&pages, &name).await?;
-    let changed = match wanted(&fields, (&name, &now.limits)) {
-        Ok(wanted) if pauses(&now, &wanted) && !sure::is_sure(&fields) => {
-            return sure::ask(&pages, &visitor, PART, pausing(&name, &fields)).await;
-        }
-        Ok(wanted) => changed(&pages, &now, &wanted).await,
-        Err(refused) => Err(refused),
-    };
-    match changed {
-        Ok(()) => Ok(done(&path(&name), "changed")),
-        Err(refused) => typed::again(&OnePage {
-            problem: Some(refused.said()?),
-            ..one(&pages, &visitor, (&name, Form::of(&fields))).await?
-        }),
+    let done = saved(&pages, &visitor, &name, &mut fields).await;
+    typed::or_again(done, one(&pages, &visitor, (&name, Form::of(&fields)))).await
+}
+
+/// A limit of 0, which pauses whoever has none of his own, is asked about first.
+async fn saved(
+    pages: &Pages,
+    visitor: &Visitor,
+    name: &str,
+    fields: &mut Fields,
+) -> Result<Response, Refused> {
+    let now = found(pages, name).await?;
+    typed::unchanged(fields, &values(&now))?;
+    let wanted = wanted(fields, (name, &now.limits))?;
+    if pauses(&now, &wanted) && !sure::is_sure(fields) {
+        return sure::ask(pages, visitor, PART, pausing(name, fields)).await;
     }
+    changed(pages, &now, &wanted).await?;
+    Ok(typed::done(&path(name), "changed"))
 }
 
 fn pauses(now: &Tier, wanted: &Tier) -> bool {
@@ -325,7 +347,7 @@ fn pauses(now: &Tier, wanted: &Tier) -> bool {
 fn pausing(name: &str, fields: &Fields) -> Question {
     let names = [LIMITS.as_slice(), &OF_A_TENANT, &CEILING].concat();
     let names = names.into_iter().map(|(name, _)| name);
-    let names = names.chain(["shape", "unlimited"]);
+    let names = names.chain(["shape", "unlimited", typed::WAS]);
     Question {
         asks: format!("Pause the tier {name} with a limit of 0?"),
         does: vec![
@@ -369,6 +391,8 @@ async fn changed(pages: &Pages, now: &Tier, wanted: &Tier) -> Result<(), Refused
             per_second: Some(wanted.ceiling.per_second),
             at_once: Some(wanted.ceiling.at_once),
             max_in_flight: Some(wanted.ceiling.max_in_flight),
+            batch_events: Some(wanted.ceiling.batch_events),
+            batch_bytes: Some(wanted.ceiling.batch_bytes),
         },
     };
     let tenancy = pages.0.app.tenancy();
@@ -395,5 +419,5 @@ pub(super) async fn delete(
         return sure::ask(&pages, &visitor, PART, question).await;
     }
     pages.0.app.tenancy().delete_tier(&name).await?;
-    Ok(done(TIERS, "deleted"))
+    Ok(typed::done(TIERS, "deleted"))
 }

@@ -1,6 +1,7 @@
 //! What somebody types into a form, as what it means. What means nothing is refused by
 //! the name of its field.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 use std::str::FromStr;
 
@@ -9,11 +10,12 @@ use domain::limit::Shape;
 use http::StatusCode;
 
 use askama::Template;
-use axum::response::{IntoResponse, Response};
+use axum::response::{IntoResponse, Redirect, Response};
 
 use super::frame::rendered;
 use super::refused::Refused;
 use super::visitor::Fields;
+use crate::service::links::digest;
 
 /// How a limit spreads its starts, in words.
 pub(super) const SHAPES: [(&str, &str); 3] = [
@@ -85,7 +87,129 @@ pub(super) fn another_external_id(
     Ok(typed.filter(|typed| now != Some(typed)))
 }
 
-/// The form again, as it was typed, with what is wrong.
-pub(super) fn again(page: &impl Template) -> Result<Response, Refused> {
-    Ok((StatusCode::UNPROCESSABLE_ENTITY, rendered(page)?).into_response())
+/// The field by which a form says with what it was filled.
+pub(super) const WAS: &str = "was";
+
+/// What a form is filled with, which it says of itself: so it is known when it comes
+/// whether another has changed that meanwhile.
+pub(super) fn filled(mut values: Fields) -> Fields {
+    let version = version(&values);
+    values.set(WAS, version);
+    values
+}
+
+/// What is there, in short.
+fn version(values: &Fields) -> String {
+    let sorted: BTreeMap<_, _> = (values.names())
+        .map(|name| (name, values.as_typed(name)))
+        .collect();
+    let bytes = digest(&serde_json::json!(sorted).to_string());
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Refuses a form of something that another has changed since it was filled, which would set
+/// it back, and says what it is by now. Sent once more, it is taken. One that does not say
+/// with what it was filled is taken as well: no page has such a form.
+///
+/// `typed` is the form, `now` what it would be filled with now; both by the same names.
+pub(super) fn unchanged(typed: &mut Fields, now: &Fields) -> Result<(), Refused> {
+    let version = version(now);
+    let is_old = typed.get(WAS).is_some_and(|was| was != version);
+    typed.set(WAS, version);
+    if !is_old {
+        return Ok(());
+    }
+    let plain = |text: &str| text.replace("\r\n", "\n").trim().to_owned();
+    let names: BTreeSet<_> = now.names().collect();
+    let others = names.into_iter().filter_map(|name| {
+        let is = plain(now.as_typed(name));
+        (is != plain(typed.as_typed(name))).then(|| match is.as_str() {
+            "" => format!("{name} is empty"),
+            _ if is.len() > SHOWN_BYTES => format!("{name} is another one"),
+            _ => format!("{name} is {}", is.replace('\n', " ")),
+        })
+    });
+    let others: Vec<_> = others.collect();
+    if others.is_empty() {
+        return Ok(());
+    }
+    let words = format!(
+        "Somebody has changed it meanwhile. By now: {}. What you typed stands below: save it \
+         again to set that all the same.",
+        others.join(", ")
+    );
+    Err(Refused::new(StatusCode::CONFLICT, words))
+}
+
+/// The longest value that is said to be there by now.
+const SHOWN_BYTES: usize = 200;
+
+/// A page with a form, which can say what is wrong with it.
+pub(super) trait Again: Template {
+    /// Says this beside the form.
+    fn say(&mut self, problem: String);
+}
+
+/// What comes of a form: what was done; or its page again, as it was typed, with what is
+/// wrong.
+pub(super) async fn or_again<P: Again>(
+    done: Result<Response, Refused>,
+    page: impl Future<Output = Result<P, Refused>>,
+) -> Result<Response, Refused> {
+    let refused = match done {
+        Ok(done) => return Ok(done),
+        Err(refused) => refused,
+    };
+    let status = match &refused {
+        Refused::Problem(StatusCode::CONFLICT, _) => StatusCode::CONFLICT,
+        _ => StatusCode::UNPROCESSABLE_ENTITY,
+    };
+    let problem = refused.said()?;
+    let mut page = page.await?;
+    page.say(problem);
+    Ok((status, rendered(&page)?).into_response())
+}
+
+/// On to a page that says what was done.
+pub(super) fn done(path: &str, what: &str) -> Response {
+    Redirect::to(&format!("{path}?done={what}")).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn now(limit: &str) -> Fields {
+        Fields::from([
+            ("per_second", limit.to_owned()),
+            ("note", "a\nb".to_owned()),
+        ])
+    }
+
+    fn typed(limit: &str, was: &Fields) -> Fields {
+        let was = filled(now(was.text("per_second"))).text(WAS).to_owned();
+        Fields::from([
+            ("per_second", limit.to_owned()),
+            ("note", "a\r\nb".to_owned()),
+            (WAS, was),
+        ])
+    }
+
+    #[test]
+    fn a_form_that_is_older_than_a_change_is_taken_once_it_was_told() {
+        let mut form = typed("7", &now("5"));
+        assert!(unchanged(&mut form, &now("5")).is_ok());
+        let refused = unchanged(&mut form, &now("6")).unwrap_err();
+        let said = refused.said().unwrap();
+        assert!(said.contains("By now: per_second is 6."), "{said}");
+        assert!(unchanged(&mut form, &now("6")).is_ok(), "it was told");
+    }
+
+    #[test]
+    fn what_another_has_set_just_so_is_no_conflict() {
+        let mut form = typed("6", &now("5"));
+        assert!(unchanged(&mut form, &now("6")).is_ok());
+        let mut silent = Fields::from([("per_second", "7".to_owned())]);
+        assert!(unchanged(&mut silent, &now("6")).is_ok());
+    }
 }

@@ -169,7 +169,19 @@ impl<const N: usize> From<[(&str, String); N]> for Fields {
     }
 }
 
+impl FromIterator<(&'static str, String)> for Fields {
+    fn from_iter<T: IntoIterator<Item = (&'static str, String)>>(typed: T) -> Self {
+        let typed = typed.into_iter();
+        Self(typed.map(|(name, text)| (name.to_owned(), text)).collect())
+    }
+}
+
 impl Fields {
+    /// Writes something else into a field of the form.
+    pub(super) fn set(&mut self, name: &str, text: String) {
+        self.0.insert(name.to_owned(), text);
+    }
+
     /// What stands in a field of the form.
     pub(super) fn text(&self, name: &str) -> &str {
         self.get(name).unwrap_or_default()

@@ -169,6 +169,19 @@ pub(super) fn ceiling(ceiling: &Ceiling) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
+/// The same of batches: `20 events and 65,536 bytes a request`.
+pub(super) fn batch_ceiling(ceiling: &Ceiling) -> String {
+    let parts = [
+        (ceiling.batch_events).map(|most| format!("{} events", large(most.into()))),
+        (ceiling.batch_bytes).map(|most| format!("{} bytes", large(most.into()))),
+    ];
+    let said: Vec<_> = parts.into_iter().flatten().collect();
+    match said.is_empty() {
+        true => String::new(),
+        false => format!("{} a request", said.join(" and ")),
+    }
+}
+
 /// A name, as it stands in a path.
 pub(super) fn in_path(name: &str) -> String {
     let encoded: String = url::form_urlencoded::byte_serialize(name.as_bytes()).collect();

@@ -24,7 +24,7 @@ pub(super) struct Asked<'a> {
     pub(super) route: &'a str,
     /// What the route asks of a key.
     pub(super) scope: Option<Scope>,
-    /// The tenant that the path names.
+    /// The tenant that the path names, or whose list the query wants.
     pub(super) in_path: Option<&'a str>,
     /// The tenant that the key acts for.
     pub(super) acts_for: Option<TenantName>,

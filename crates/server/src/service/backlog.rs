@@ -107,6 +107,7 @@ impl Service {
         settings: BatchSettings,
     ) -> Result<BatchSettings, ServiceError> {
         delivery::check_batches(&settings, None)?;
+        self.check_batch_ceiling(id, &settings).await?;
         (self.backlog())
             .set_batch_settings(self.tenant, id, &settings)
             .await?;

@@ -1,6 +1,7 @@
 //! The ceiling of what a tenant sets: what is above it is asked for, and granted or not.
 
-use domain::ceiling::Ceiling;
+use domain::batch::BatchSettings;
+use domain::ceiling::{Ceiling, Excess};
 use domain::ids::DestinationId;
 use domain::policy::LimitSettings;
 use engine::ports::{
@@ -44,7 +45,36 @@ pub(super) fn check_change(
     }
 }
 
+/// The same of batches, of which nobody asks for more.
+fn check_batches(ceiling: &Ceiling, batches: &BatchSettings) -> Result<(), ServiceError> {
+    ceiling.check_batches(batches).map_err(|excess| {
+        let field = match excess {
+            Excess::BatchBytes { .. } => "max_bytes",
+            _ => "max_events",
+        };
+        let problem = format!("{excess} of the tenant's tier: its operator can raise it");
+        ServiceError::invalid(field, problem)
+    })
+}
+
 impl Service {
+    /// Refuses batches above the destination's ceiling. Those that it has stay.
+    pub(super) async fn check_batch_ceiling(
+        &self,
+        id: DestinationId,
+        batches: &BatchSettings,
+    ) -> Result<(), ServiceError> {
+        let ceiling = self.catalog.destination(self.tenant, id).await?.ceiling;
+        let Err(refused) = check_batches(&ceiling, batches) else {
+            return Ok(());
+        };
+        let now = self.batches(id).await?;
+        match (now.max_events, now.max_bytes) == (batches.max_events, batches.max_bytes) {
+            true => Ok(()),
+            false => Err(refused),
+        }
+    }
+
     /// What a new destination of the tenant may have.
     pub(super) async fn ceiling(&self) -> Result<Ceiling, ServiceError> {
         if self.tenant == DEFAULT_TENANT {

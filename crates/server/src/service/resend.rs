@@ -61,19 +61,25 @@ impl Service {
         share: Option<f64>,
     ) -> Result<Replay, ServiceError> {
         let share = checked_share(share)?;
-        rules::wanted_type(which.event_type.as_deref())?;
-        rules::span(Some(which.since), which.until)?;
-        match which.state {
-            Some(state) if !state.is_final() => {
-                let problem = "must be of an attempt that is over: what waits is left alone";
-                return Err(ServiceError::invalid("state", problem));
-            }
-            Some(AttemptState::Succeeded) if which.only_missed => {
-                let problem = "finds nothing of what has not succeeded: send only_failed = false";
-                return Err(ServiceError::invalid("state", problem));
-            }
-            _ => {}
-        }
+        check_resend(&which)?;
         self.create_replay(Which::Events(to, which), share).await
+    }
+}
+
+/// Refuses what finds nothing or makes no sense, before anybody is asked whether he is sure.
+pub fn check_resend(which: &ResentEvents) -> Result<(), ServiceError> {
+    rules::wanted_type(which.event_type.as_deref())?;
+    rules::sought(which.text.as_deref())?;
+    rules::span(Some(which.since), which.until)?;
+    match which.state {
+        Some(state) if !state.is_final() => {
+            let problem = "must be of an attempt that is over: what waits is left alone";
+            Err(ServiceError::invalid("state", problem))
+        }
+        Some(AttemptState::Succeeded) if which.only_missed => {
+            let problem = "finds nothing of what has not succeeded: send only_failed = false";
+            Err(ServiceError::invalid("state", problem))
+        }
+        _ => Ok(()),
     }
 }

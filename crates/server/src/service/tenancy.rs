@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use domain::access::{KeyId, Scope, Scopes};
+use domain::batch;
 use domain::ceiling::Ceiling;
 use domain::external_id::ExternalId;
 use domain::ids::TenantId;
@@ -84,6 +85,8 @@ pub struct CeilingChange {
     pub per_second: Option<Option<f64>>,
     pub at_once: Option<Option<u32>>,
     pub max_in_flight: Option<Option<u32>>,
+    pub batch_events: Option<Option<u32>>,
+    pub batch_bytes: Option<Option<u32>>,
 }
 
 impl CeilingChange {
@@ -92,6 +95,8 @@ impl CeilingChange {
         per_second: Some(None),
         at_once: Some(None),
         max_in_flight: Some(None),
+        batch_events: Some(None),
+        batch_bytes: Some(None),
     };
 
     fn applied_to(&self, now: Ceiling) -> Ceiling {
@@ -99,6 +104,8 @@ impl CeilingChange {
             per_second: self.per_second.unwrap_or(now.per_second),
             at_once: self.at_once.unwrap_or(now.at_once),
             max_in_flight: self.max_in_flight.unwrap_or(now.max_in_flight),
+            batch_events: self.batch_events.unwrap_or(now.batch_events),
+            batch_bytes: self.batch_bytes.unwrap_or(now.batch_bytes),
         }
     }
 }
@@ -345,6 +352,12 @@ fn named(name: &str) -> Result<(), ServiceError> {
 fn possible(ceiling: &Ceiling) -> Result<(), ServiceError> {
     bound("ceiling.at_once", ceiling.at_once)?;
     bound("ceiling.max_in_flight", ceiling.max_in_flight)?;
+    within(
+        "ceiling.batch_events",
+        ceiling.batch_events,
+        batch::MAX_EVENTS,
+    )?;
+    within("ceiling.batch_bytes", ceiling.batch_bytes, batch::MAX_BYTES)?;
     match ceiling.per_second {
         Some(most) if !(most > 0.0 && most <= f64::from(MAX_BOUND)) => {
             let problem = format!("must be above 0, and at most {MAX_BOUND}");
@@ -355,9 +368,13 @@ fn possible(ceiling: &Ceiling) -> Result<(), ServiceError> {
 }
 
 fn bound(field: &str, most: Option<u32>) -> Result<(), ServiceError> {
+    within(field, most, MAX_BOUND)
+}
+
+fn within(field: &str, most: Option<u32>, largest: u32) -> Result<(), ServiceError> {
     match most {
-        Some(most) if !(1..=MAX_BOUND).contains(&most) => {
-            let problem = format!("must be 1 to {MAX_BOUND}");
+        Some(most) if !(1..=largest).contains(&most) => {
+            let problem = format!("must be 1 to {largest}");
             Err(ServiceError::invalid(field, problem))
         }
         _ => Ok(()),

@@ -1,36 +1,185 @@
 //! The programs in `examples/` beside the tours.
 
 use std::process::Command;
+use std::time::Duration;
 
+use http::StatusCode;
+use serde_json::{Value, json};
+use server::receiver::{Behaviour, Receiver};
+
+use crate::driver::Browser;
 use crate::packages::generated;
 use crate::site::{KEY, Site, done, root};
 
+/// What the program says, but for the link, which is its last line.
+fn onboarded(site: &Site, [customers, events]: [u32; 2]) -> (Vec<String>, String) {
+    let client = generated(site);
+    let mut command = Command::new(client.join("venv/bin/python"));
+    command.arg(root().join("examples/saas/onboard.py"));
+    command
+        .args([site.url(), customers.to_string(), events.to_string()])
+        .env("PYTHONPATH", client.join("python"))
+        .env("PACELINE_API_KEY", KEY);
+    let said = done(&mut command);
+    let mut words: Vec<_> = said.lines().map(str::to_owned).collect();
+    let link = words.pop().unwrap();
+    let at = "customer-0 mends his endpoints for an hour at ";
+    let link = link.strip_prefix(at).expect(&said).to_owned();
+    let links = format!("{}/dashboard/links/", site.url());
+    assert!(link.starts_with(&links), "{said}");
+    (words, link)
+}
+
+fn expected([customers, events]: [u32; 2]) -> Vec<String> {
+    let (endpoints, deliveries) = (3 * customers, 2 * events);
+    vec![
+        format!("onboarded {customers} customers with {endpoints} endpoints"),
+        format!("sent {events} events, which are {deliveries} deliveries"),
+        format!("delivered {deliveries}"),
+        format!("audited: {endpoints} endpoints were never sent faster than 50 a second"),
+    ]
+}
+
+/// What the issue is done when: fifty customers with three endpoints each and 10,000 events,
+/// with one key; and one of these customers mends an endpoint of his in a browser.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_platform_onboards_fifty_customers_and_one_of_them_mends_his_endpoint() {
+    let site = Site::start();
+    let all = [50, 10_000];
+    let (said, link) = onboarded(&site, all);
+    assert_eq!(said, expected(all));
+    let receiver = Receiver::start(Behaviour::ACCEPT, 1_000).await.unwrap();
+    let browser = Browser::start().await;
+    browser.client.goto(&link).await.unwrap();
+    browser.until("h1", |text| text == "Customer-0").await;
+    browser.click("form button.main").await;
+    browser.until("h1", |text| text == "Overview").await;
+    for name in ["orders", "shipping", "all"] {
+        let has = |text: &str| text.contains(&format!("/customer-0/{name}"));
+        browser.until("#main", has).await;
+    }
+    let id = adds_one_that_fails(&site, &browser, &receiver).await;
+    mends_it(&browser, &receiver, (&site, &id)).await;
+    resends_what_was_missed(&browser, &receiver, (&site, &id)).await;
+    let audit = format!("{}/dashboard/audit", site.url());
+    browser.client.goto(&audit).await.unwrap();
+    let says = |text: &str| text == "4 destinations, 0 over: no window was over its limit.";
+    browser.until("p.notice.good", says).await;
+    browser.is_quiet().await;
+    browser.end().await;
+}
+
+/// As the platform for its customer.
+fn for_customer(site: &Site, method: &str, path: &str, body: &Value) -> Value {
+    site.acting("customer-0", method, path, body)
+}
+
+/// At a path where nobody is, and of which nothing is tried twice.
+async fn adds_one_that_fails(site: &Site, browser: &Browser, receiver: &Receiver) -> String {
+    let nobody = Behaviour::Answer {
+        status: StatusCode::NOT_FOUND,
+        after: Duration::ZERO,
+    };
+    receiver.set_behaviour(1, nobody);
+    browser.click("#add").await;
+    browser
+        .until("h1", |text| text == "Add a destination")
+        .await;
+    browser.fill("#url", &receiver.url(1)).await;
+    browser.fill("#name", "returns").await;
+    browser.fill("#event_types", "order.returned").await;
+    browser.click("#delivery summary").await;
+    browser.fill("#max_tries", "1").await;
+    browser.click("#save").await;
+    browser.until("h1", |text| text == "returns").await;
+    let shown = |text: &str| text.starts_with("whsec_");
+    browser.until("#secret", shown).await;
+    let id = browser.until("#id", |text| text.len() == 36).await;
+    browser.click("#trial").await;
+    browser.until("h1", |text| text == "Event").await;
+    let says = |text: &str| text.contains("404") && text.contains("dead letter");
+    browser.until("#main", says).await;
+    // Meanwhile the platform has something for him.
+    for order in 0..3 {
+        let event = json!({"type": "order.returned", "payload": {"returned": order}});
+        let event = for_customer(site, "POST", "/v1/events", &event);
+        assert!(event["destinations"].to_string().contains(&id), "{event}");
+    }
+    until_dead(site, &id, 3).await;
+    id
+}
+
+/// Beside the event of the trial.
+async fn until_dead(site: &Site, id: &str, events: usize) {
+    let path = format!("/v1/dead-letters?destination_id={id}&type=order.returned");
+    let began = tokio::time::Instant::now();
+    loop {
+        let dead = for_customer(site, "GET", &path, &json!({}));
+        if dead["dead_letters"].as_array().unwrap().len() >= events {
+            return;
+        }
+        assert!(began.elapsed() < Duration::from_secs(60), "{dead}");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+/// It is at another path: he tries that, and sees what it is sent.
+async fn mends_it(browser: &Browser, receiver: &Receiver, (site, id): (&Site, &str)) {
+    let page = format!("{}/dashboard/destinations/{id}", site.url());
+    browser.client.goto(&page).await.unwrap();
+    browser.click("#edit").await;
+    browser.until("h1", |text| text == "Change returns").await;
+    browser.fill("#url", &receiver.url(2)).await;
+    browser.click("#save").await;
+    browser.until("h1", |text| text == "returns").await;
+    browser.click("#trial").await;
+    browser.until("h1", |text| text == "Event").await;
+    browser
+        .until("#main", |text| text.contains("succeeded"))
+        .await;
+    let carried = |text: &str| text.contains("\"test\"");
+    browser.until("#payload", carried).await;
+    assert_eq!(receiver.total(), 1 + 3 + 1, "two trials, and three missed");
+}
+
+async fn resends_what_was_missed(
+    browser: &Browser,
+    receiver: &Receiver,
+    (site, id): (&Site, &str),
+) {
+    let page = format!("{}/dashboard/destinations/{id}", site.url());
+    browser.client.goto(&page).await.unwrap();
+    browser.click("#only-some summary").await;
+    browser.fill("#missed-type", "order.returned").await;
+    browser.fill("#missed-status", "4xx").await;
+    browser.click("#resend").await;
+    browser
+        .until("h1", |text| text == "Resend what returns has missed?")
+        .await;
+    let says = |text: &str| text.contains("Only those with type order.returned, status 4xx.");
+    browser.until("#does", says).await;
+    browser.click("#sure").await;
+    browser.until("#delivered", |text| text == "3").await;
+    let ended = |text: &str| text == "completed";
+    browser.until("#replay-state", ended).await;
+    assert_eq!(receiver.total(), 8);
+    // What one of them carried, found by the status that it had.
+    let attempts = format!("{page}/attempts?status=404&type=order.returned");
+    browser.client.goto(&attempts).await.unwrap();
+    browser.click("tbody td.id a").await;
+    browser.until("h1", |text| text == "Event").await;
+    browser
+        .until("#payload", |text| text.contains("\"returned\""))
+        .await;
+}
+
 /// And again, by which nothing is onboarded twice.
 #[test]
-fn a_platform_onboards_its_customers_with_one_key() {
+fn customers_are_onboarded_once() {
     let site = Site::start();
-    let client = generated(&site);
     for _ in 0..2 {
-        let mut command = Command::new(client.join("venv/bin/python"));
-        command.arg(root().join("examples/saas/onboard.py"));
-        command
-            .args([&site.url(), "5", "200"])
-            .env("PYTHONPATH", client.join("python"))
-            .env("PACELINE_API_KEY", KEY);
-        let said = done(&mut command);
-        let words: Vec<_> = said.lines().collect();
-        let expected = [
-            "onboarded 5 customers with 15 endpoints",
-            "sent 200 events, which are 400 deliveries",
-            "delivered 400",
-            "audited: 15 endpoints were never sent faster than 50 a second",
-        ];
-        let (link, words) = words.split_last().unwrap();
-        assert_eq!(words, expected, "{said}");
-        let at = format!(
-            "customer-0 mends his endpoints for an hour at {}/dashboard/links/",
-            site.url()
-        );
-        assert!(link.starts_with(&at), "{said}");
+        let few = [5, 200];
+        let (said, _) = onboarded(&site, few);
+        assert_eq!(said, expected(few));
     }
 }

@@ -1,5 +1,6 @@
 //! The API as others' tools see it: schemathesis, and generated clients; and
-//! as our own command line does.
+//! as our own command line does. What a platform does with it, and then its customer in a
+//! real browser, is in `examples`.
 
 #![cfg(test)]
 
@@ -7,6 +8,10 @@
 mod ask;
 mod commands;
 mod conformance;
+#[expect(dead_code, reason = "a part of it is for the tests of the dashboard")]
+#[path = "../dashboard/driver.rs"]
+mod driver;
 mod examples;
 mod packages;
+mod seeds;
 mod site;

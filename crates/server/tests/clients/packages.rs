@@ -13,13 +13,17 @@ use crate::site::{KEY, Site, done, root};
 /// What a tour says, in this order.
 const STATIONS: [&str; 5] = ["created", "sent", "verified", "changed to 50", "audited: 1"];
 
+/// Where the source is said to be.
+const REPOSITORY: &str = "https://git.example/paceline";
+
 /// Where they are: generated and packed once, by whichever test is the first.
 pub(crate) fn generated(site: &Site) -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| {
         let scripts = root().join("scripts");
         let said = done(Command::new(scripts.join("clients")).arg(site.url()));
-        done(&mut Command::new(scripts.join("client-packages")));
+        let mut packages = Command::new(scripts.join("client-packages"));
+        done(packages.env("PACELINE_REPOSITORY", REPOSITORY));
         PathBuf::from(said.trim())
     })
 }
@@ -131,6 +135,38 @@ fn the_client_of_rust_works_from_its_crate() {
     let tour = [&["run"][..], &with, &["--example", "tour", "--"]].concat();
     toured(&mut cargo(&tour), &site);
     done(&mut cargo(&["check", "--quiet", "--locked"]));
+}
+
+/// So that whoever finds one in a registry finds the source.
+#[test]
+fn each_package_names_its_repository() {
+    let site = Site::start();
+    let folder = generated(&site);
+    for (ending, file, says) in [
+        (
+            ".crate",
+            "Cargo.toml",
+            format!("repository = \"{REPOSITORY}\""),
+        ),
+        (
+            ".tgz",
+            "package.json",
+            format!("\"url\": \"git+{REPOSITORY}.git\""),
+        ),
+    ] {
+        let unpacking = site.folder.path().join(file);
+        unpacked(&package(folder, ending), &unpacking);
+        let said = fs::read_to_string(unpacking.join(file)).unwrap();
+        assert!(said.contains(&says), "{said}");
+    }
+    let mut metadata = Command::new(folder.join("venv/bin/python"));
+    let read = "import sys, zipfile
+wheel = zipfile.ZipFile(sys.argv[1])
+name = next(name for name in wheel.namelist() if name.endswith('/METADATA'))
+print(wheel.read(name).decode())";
+    let said = done(metadata.args(["-c", read]).arg(package(folder, ".whl")));
+    let says = format!("Project-URL: Repository, {REPOSITORY}");
+    assert!(said.contains(&says), "{said}");
 }
 
 /// What the generator does not know it does not leave out.

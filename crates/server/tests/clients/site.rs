@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::ask::ask;
+use crate::ask::{ask, send};
 
 pub(crate) const KEY: &str = "the-key-of-the-clients-test";
 
@@ -95,6 +95,26 @@ impl Site {
     pub(crate) fn post(&self, path: &str, body: &Value) -> Value {
         let (status, text) = self.ask("POST", path, Some(body)).unwrap();
         assert!(status < 300, "{path}: {status} {text}");
+        serde_json::from_str(&text).unwrap()
+    }
+
+    pub(crate) fn put(&self, path: &str, body: &Value) -> Value {
+        let (status, text) = self.ask("PUT", path, Some(body)).unwrap();
+        assert!(status < 300, "{path}: {status} {text}");
+        serde_json::from_str(&text).unwrap()
+    }
+
+    /// With the one key, for this tenant.
+    pub(crate) fn acting(&self, tenant: &str, method: &str, path: &str, body: &Value) -> Value {
+        let key = format!("Bearer {KEY}");
+        let headers = [
+            ("authorization", key.as_str()),
+            ("content-type", "application/json"),
+            ("paceline-tenant", tenant),
+        ];
+        let answer = send(self.port, (method, path), &headers, &body.to_string());
+        let (status, _, text) = answer.unwrap();
+        assert!(status < 300, "{method} {path}: {status} {text}");
         serde_json::from_str(&text).unwrap()
     }
 

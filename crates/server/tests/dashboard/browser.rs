@@ -306,6 +306,9 @@ async fn a_tenant_gets_a_tier_of_its_own_and_is_deleted() {
     browser.until("#problem", says).await;
     browser.is_accessible("tiers again").await;
     browser.was_refused("422").await;
+    let there = "document.querySelector('#add').scrollIntoView()";
+    browser.client.execute(there, vec![]).await.unwrap();
+    browser.picture("refused").await;
     assert_eq!(value(&browser, "#per_second").await, "50");
     browser.fill("#ceiling_per_second", "75.5").await;
     browser.click("#save").await;

@@ -23,7 +23,7 @@ async fn described(world: &World, name: &str) -> Value {
 
 /// What a form says that was not shown when it was filled.
 fn hidden(page: &str) -> String {
-    let (_, rest) = page.split_once("name=\"redact_was\" value=\"").unwrap();
+    let (_, rest) = page.split_once("name=\"was\" value=\"").unwrap();
     rest.split('"').next().unwrap().to_owned()
 }
 
@@ -33,14 +33,14 @@ async fn what_is_hidden_stays_so(world: &World) {
     let fields = [("name", "c.d"), ("redact", "/card")];
     assert_eq!(world.post(&operator, TYPES, &fields).await.status, 303);
     let edit = format!("{TYPES}/c.d/edit");
-    let was = hidden(&world.get(&operator, &edit).await.text);
     let silent = [("description", "new")];
     assert_eq!(world.post(&operator, &edit, &silent).await.status, 303);
     let now = described(world, "c.d").await;
     assert_eq!(now["redact"], json!(["/card"]));
-    let both = [("redact", "/card\r\n/name"), ("redact_was", &*was)];
+    let was = hidden(&world.get(&operator, &edit).await.text);
+    let both = [("redact", "/card\r\n/name"), ("was", &*was)];
     assert_eq!(world.post(&operator, &edit, &both).await.status, 303);
-    let stale = [("redact", "/card"), ("redact_was", &*was)];
+    let stale = [("redact", "/card"), ("was", &*was)];
     assert_eq!(world.post(&operator, &edit, &stale).await.status, 409);
     let now = described(world, "c.d").await;
     assert_eq!(now["redact"], json!(["/card", "/name"]));
@@ -97,7 +97,7 @@ async fn a_type_is_described_changed_and_deleted(world: &World) {
     let fields = [
         ("description", "Paid"),
         ("redact_all", "yes"),
-        ("redact_was", &*was),
+        ("was", &*was),
         ("archived", "yes"),
     ];
     let saved = world.post(&operator, &edit, &fields).await;
@@ -117,7 +117,7 @@ async fn a_type_is_described_changed_and_deleted(world: &World) {
         assert!(page.contains(&ticked), "{page}");
     }
     let was = hidden(&world.get(&operator, &edit).await.text);
-    let nothing = [("redact_was", &*was)];
+    let nothing = [("was", &*was)];
     assert_eq!(world.post(&operator, &edit, &nothing).await.status, 303);
     let deleted = world.post(&operator, &delete, &sure).await;
     assert_eq!(deleted.headers["location"], format!("{TYPES}?done=deleted"));
@@ -139,7 +139,7 @@ async fn a_wrong_type_comes_again_as_it_was_typed(world: &World) {
         ("redact", "/a\r\ncard", "redact[1]: "),
     ] {
         let mut fields = vec![("name", "c.d"), ("description", "typed &"), (name, value)];
-        fields.push(("redact_was", &was));
+        fields.push(("was", &was));
         if name == "name" {
             fields.remove(0);
         }
@@ -179,7 +179,7 @@ async fn what_is_not_changed_stays_byte_for_byte(world: &World) {
     let fields = [
         ("example", &*typed),
         ("redact", "/x "),
-        ("redact_was", &*was),
+        ("was", &*was),
         ("description", "new"),
     ];
     let saved = world.post(&operator, &edit, &fields).await;

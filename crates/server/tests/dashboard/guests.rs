@@ -91,6 +91,8 @@ async fn a_customer_adds_a_destination_in_the_platforms_frame() {
     let (platform, stranger) = (platform.frames(&link), stranger.frames(&link));
     let browser = Browser::start().await;
     enter_frame(&browser, &platform).await;
+    browser.until("h1", |text| text == "a customer").await;
+    browser.picture("link").await;
     browser.click("form button.main").await;
     browser.until("h1", |text| text == "Overview").await;
     browser.until(".brand", |text| text == "Acme hooks").await;

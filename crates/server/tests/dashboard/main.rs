@@ -41,6 +41,7 @@ mod routes;
 #[path = "../../../adapters/tests/support/scratch.rs"]
 mod scratch;
 mod site;
+mod stale;
 mod tenancy;
 mod visit;
 mod walk;

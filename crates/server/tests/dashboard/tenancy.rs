@@ -39,7 +39,7 @@ async fn tier(world: &World, name: &str) -> Value {
 }
 
 /// All that the API can say of one, but its shape.
-const LARGE: [(&str, &str); 13] = [
+const LARGE: [(&str, &str); 15] = [
     ("name", "large & fast"),
     ("per_second", "50"),
     ("per_minute", "1000"),
@@ -52,6 +52,8 @@ const LARGE: [(&str, &str); 13] = [
     ("ceiling_per_second", "99.5"),
     ("ceiling_at_once", "150"),
     ("ceiling_max_in_flight", "30"),
+    ("ceiling_batch_events", "60"),
+    ("ceiling_batch_bytes", "70000"),
     ("shape", "token_bucket"),
 ];
 
@@ -65,17 +67,24 @@ async fn a_tier_is_added_changed_and_deleted(world: &World) {
         "limits": {"per_second": 50, "per_minute": 1_000, "per_hour": null, "per_day": null},
         "max_in_flight": 20, "tenant_max_in_flight": 200, "tenant_ingest_per_second": 300,
         "tenant_max_destinations": 400,
-        "ceiling": {"per_second": 99.5, "at_once": 150, "max_in_flight": 30},
+        "ceiling": {"per_second": 99.5, "at_once": 150, "max_in_flight": 30,
+            "batch_events": 60, "batch_bytes": 70_000},
     });
     assert_eq!(tier(world, "large & fast").await, large);
     let list = world.get(&operator, TIERS).await;
     let line = format!("<a href=\"{path}\">large &#38; fast</a>");
-    says(&list, &[&line, "99.5/s, 150 at once, 30 in flight"]);
+    says(
+        &list,
+        &[
+            &line,
+            "99.5/s, 150 at once, 30 in flight, 60 events and 70,000 bytes a request",
+        ],
+    );
     says(&world.get(&operator, TENANTS).await, &[&line]);
 
     // The form says what there is, and sent as it stands it changes nothing.
     let page = world.get(&operator, &path).await;
-    for (name, value) in &LARGE[1..12] {
+    for (name, value) in &LARGE[1..14] {
         says(
             &page,
             &[&format!(

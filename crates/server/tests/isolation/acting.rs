@@ -19,6 +19,52 @@ fn names(list: &Value) -> Vec<&str> {
     all.map(|one| one["name"].as_str().unwrap()).collect()
 }
 
+/// Of another tenant's by the query, for an operator alone.
+pub(crate) async fn an_operator_lists_the_things_of_the_tenant_that_it_names(world: &World) {
+    let theirs = &world.theirs;
+    let list = async |key: &str, path: &str| world.call(Some(key), &Method::GET, path, None).await;
+    let renamed = json!({"external_id": "customer:9"});
+    let path = format!("/v1/tenants/{}", theirs.id);
+    let renamed = world.call(Some(ADMIN), &Method::PATCH, &path, Some(renamed));
+    assert_eq!(renamed.await.status, StatusCode::OK);
+    for called in [theirs.id.as_str(), "customer:9", "customer%3A9"] {
+        let events = list(ADMIN, &format!("/v1/events?limit=5&tenant={called}")).await;
+        let found = events.json["events"].as_array().unwrap();
+        assert!(
+            found.iter().any(|one| one["id"] == *theirs.event),
+            "{events:?}"
+        );
+        let destinations = list(ADMIN, &format!("/v1/destinations?tenant={called}")).await;
+        let found = destinations.json["destinations"].as_array().unwrap();
+        let is_theirs = |one: &Value| one["id"] == *theirs.destination;
+        assert!(found.iter().any(is_theirs), "{destinations:?}");
+        for other in [
+            "attempts",
+            "compliance",
+            "dead-letters",
+            "replays",
+            "standings",
+        ] {
+            let answer = list(ADMIN, &format!("/v1/{other}?tenant={called}")).await;
+            assert_eq!(answer.status, StatusCode::OK, "{other}: {answer:?}");
+        }
+        let refused = list(&world.ours.key, &format!("/v1/events?tenant={called}")).await;
+        assert_eq!(refused.status, StatusCode::FORBIDDEN, "{refused:?}");
+    }
+    for (query, status) in [
+        ("tenant=nobody", StatusCode::NOT_FOUND),
+        ("tenant=", StatusCode::UNPROCESSABLE_ENTITY),
+        ("tenant=a&tenant=b", StatusCode::UNPROCESSABLE_ENTITY),
+    ] {
+        let answer = list(ADMIN, &format!("/v1/events?{query}")).await;
+        assert_eq!(answer.status, status, "{query}: {answer:?}");
+    }
+    // Without it they are the key's own.
+    let own = list(ADMIN, "/v1/destinations").await;
+    let found = own.json["destinations"].as_array().unwrap();
+    assert!(!found.iter().any(|one| one["id"] == *theirs.destination));
+}
+
 /// By our id or by its own; and what it makes there is that tenant's and nobody else's.
 pub(crate) async fn a_platforms_key_acts_for_the_tenant_that_it_names(world: &World) {
     let key = platform(world).await;

@@ -9,6 +9,7 @@
 #![cfg(test)]
 
 mod acting;
+mod ceilings;
 mod documented;
 mod event_types;
 mod fleet;
@@ -61,6 +62,7 @@ on_shards! {
     walk::an_operator_reaches_what_a_path_names
     walk::an_operators_tenant_reaches_nothing_without_the_scope
     acting::a_platforms_key_acts_for_the_tenant_that_it_names
+    acting::an_operator_lists_the_things_of_the_tenant_that_it_names
     acting::who_acts_may_do_what_a_customer_may_and_no_more
     acting::what_is_put_twice_is_one_thing
     acting::a_name_is_taken_until_what_has_it_is_gone
@@ -103,6 +105,7 @@ on_both! {
     walk::an_operator_reaches_what_a_path_names
     walk::an_operators_tenant_reaches_nothing_without_the_scope
     acting::a_platforms_key_acts_for_the_tenant_that_it_names
+    acting::an_operator_lists_the_things_of_the_tenant_that_it_names
     acting::who_acts_may_do_what_a_customer_may_and_no_more
     acting::what_is_put_twice_is_one_thing
     acting::a_name_is_taken_until_what_has_it_is_gone
@@ -113,6 +116,8 @@ on_both! {
     event_types::what_is_archived_still_hides
     event_types::customers_read_the_catalogue_on_pages
     event_types::what_is_wrong_with_a_type_is_named
+    ceilings::batches_are_held_to_the_tiers_ceiling
+    ceilings::a_tenant_has_as_many_destinations_as_its_tier_allows
     limit_groups::a_group_is_joined_by_its_tenants_destinations_alone
     limit_groups::what_is_wrong_with_a_group_is_named
     reports::standings_are_the_own_and_say_what_binds

@@ -391,6 +391,15 @@ impl World {
         }
     }
 
+    /// What the store says to a statement that it refuses.
+    pub(crate) async fn refused_sql(&self, sql: &str) -> String {
+        let refused = match self.place.url.strip_prefix("sqlite:") {
+            Some(file) => adapters::shell::sqlite3(file.as_ref(), sql).map(drop),
+            None => adapters::shell::psql(&self.place.url, sql).await,
+        };
+        format!("{:#}", refused.unwrap_err())
+    }
+
     pub(crate) fn router(&self) -> Router {
         self.router.clone()
     }

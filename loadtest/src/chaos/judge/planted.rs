@@ -10,10 +10,11 @@ mod tenants;
 
 use domain::attempt::AttemptState;
 use domain::destination::DestinationState;
+use domain::limit_group::GroupLimits;
 use server::trial::per_second;
 
 use super::*;
-use crate::chaos::log::{Tried, fingerprint};
+use crate::chaos::log::{Grouped, Tried, fingerprint};
 
 const SECOND: i64 = 1_000_000;
 
@@ -30,6 +31,7 @@ fn sound() -> Evidence {
         run: Run {
             seed: 1,
             destinations: (0..4).map(destination).collect(),
+            groups: Vec::new(),
             planned: 0,
             storm_us: (0, 30 * SECOND),
         },
@@ -381,6 +383,34 @@ fn a_window_over_on_the_wire_is_found() {
         });
     });
     assert!(late.is_empty(), "nobody knows when they arrived");
+    assert!(received(true).is_empty(), "a proxy may bunch them");
+}
+
+/// All that its members start, whatever each of them may.
+#[test]
+fn a_window_over_of_a_limit_group_is_found() {
+    let group = |per_second| Grouped {
+        name: "together".to_owned(),
+        limits: GroupLimits {
+            per_second: Some(per_second),
+            ..GroupLimits::default()
+        },
+        members: vec![id(9_000), id(9_001)],
+    };
+    let kept = broken(|evidence| evidence.run.groups.push(group(4)));
+    assert!(kept.is_empty(), "two of each");
+    let over = broken(|evidence| evidence.run.groups.push(group(3)));
+    assert_eq!(over, ["window", "wire"]);
+    // One of them may do three, and then there are five.
+    let received = |proxied: bool| {
+        broken(|evidence| {
+            evidence.run.groups.push(group(4));
+            evidence.run.destinations[1].proxied = proxied;
+            evidence.changes[0].effective = per_second(3);
+            evidence.receipts[8].at_us = 500_000;
+        })
+    };
+    assert_eq!(received(false), ["wire"]);
     assert!(received(true).is_empty(), "a proxy may bunch them");
 }
 

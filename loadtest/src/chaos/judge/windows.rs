@@ -22,12 +22,16 @@
 //! a proxy are judged at the worker only.
 //!
 //! A batch is one start, that of its first event; the others are carried.
+//!
+//! A **limit group** is judged as a destination is, by what all of its members started and
+//! got; at receivers where no proxy is before any of them.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
 use domain::admission::MAX_CLAIM_TO_SEND;
 use domain::compliance::{self, Arrival, AtReceiver, InForce, Stall, Stalls, Start, USUAL_MARGIN};
+use domain::destination::DestinationState;
 use domain::ids::AttemptId;
 use domain::limit::Period;
 use domain::time::Timestamp;
@@ -35,8 +39,8 @@ use promises::{no_window_is_over, no_window_of_arrivals_is_over, no_window_of_se
 use uuid::Uuid;
 
 use super::timeline::Timeline;
-use super::{Case, Judgement};
-use crate::chaos::log::{Change, Receipt, Row, Send};
+use super::{Case, Evidence, Judgement};
+use crate::chaos::log::{Change, Grouped, Receipt, Row, Send};
 
 /// What a request on the loopback may take, in microseconds.
 const LOOPBACK: i64 = 50_000;
@@ -48,57 +52,81 @@ const AT_RECEIVERS: u32 = 95;
 /// Windows of the whole period.
 const WHOLE: u32 = 100;
 
-/// One destination's evidence.
-struct Destination<'a> {
-    id: Uuid,
+/// What a limit is of: a destination, or all in a limit group.
+struct Limited<'a> {
     name: &'a str,
+    /// Their numbers and ids.
+    of: Vec<(u32, Uuid)>,
     changes: Vec<&'a Change>,
+    /// Before one of them there is a proxy.
+    proxied: bool,
+}
+
+/// All that is looked at for each.
+struct Look<'a> {
+    case: &'a Case<'a>,
+    timeline: &'a Timeline,
+    delays: Delays,
+    of_attempt: HashMap<i64, &'a Row>,
 }
 
 pub(super) fn judge(case: &Case<'_>, timeline: &Timeline, judgement: &mut Judgement) {
     let evidence = case.evidence;
-    let delays = Delays::new(case);
+    let look = Look {
+        case,
+        timeline,
+        delays: Delays::new(case),
+        of_attempt: (evidence.rows.iter())
+            .map(|row| (row.attempt, row))
+            .collect(),
+    };
     let (mut timely, mut all) = (0, 0);
-    let of_attempt: HashMap<i64, &Row> = (evidence.rows.iter())
-        .map(|row| (row.attempt, row))
-        .collect();
     for (number, tried) in (0_u32..).zip(&evidence.run.destinations) {
         let mut changes: Vec<_> = (evidence.changes.iter())
             .filter(|change| change.destination == tried.id)
             .collect();
         changes.sort_by_key(|change| change.from);
-        let destination = Destination {
-            id: tried.id,
+        let destination = Limited {
             name: &tried.name,
+            of: vec![(number, tried.id)],
             changes,
+            proxied: tried.proxied,
         };
-        destination.judge_ledger(case, judgement);
-        let row = |send: &Send| of_attempt.get(&send.attempt).copied();
-        let sends = (evidence.sends.iter())
-            .filter(|send| !send.carried)
-            .filter_map(|send| Some((send, row(send)?)))
-            .filter(|(send, row)| row.destination == tried.id && !delays.held(timeline, send, row))
-            .map(|(send, _)| timeline.seen(Arrival::at(Timestamp::from_micros(send.at_us))))
-            .collect();
-        destination.judge_wire(("sent", Duration::ZERO, WHOLE), sends, timeline, judgement);
-        if !tried.proxied {
-            let receipts: Vec<_> = (evidence.receipts.iter())
-                .filter(|receipt| receipt.destination == number && !receipt.carried)
-                .inspect(|_| all += 1)
-                .filter(|receipt| !delays.was_stopped(case, receipt))
-                .map(|receipt| {
-                    let read_at = Timestamp::from_micros(receipt.at_us);
-                    delays.stalls.arrival(read_at)
-                })
-                .inspect(|arrival| timely += usize::from(arrival.earliest == arrival.read_at))
-                .map(|arrival| timeline.seen(arrival))
-                .collect();
-            let on_the_way = Duration::from_micros(LOOPBACK.unsigned_abs());
-            let seen = ("received", on_the_way, AT_RECEIVERS);
-            destination.judge_wire(seen, receipts, timeline, judgement);
-        }
+        destination.judge_claims(case, judgement);
+        destination.judge_starts(case, judgement);
+        let (its_timely, its) = look.judge_wire(&destination, judgement);
+        (timely, all) = (timely + its_timely, all + its);
+    }
+    for group in &evidence.run.groups {
+        let allowed = of_group(group, evidence);
+        let group = Limited {
+            name: &group.name,
+            of: (0_u32..)
+                .zip(&evidence.run.destinations)
+                .filter(|(_, tried)| group.members.contains(&tried.id))
+                .map(|(number, tried)| (number, tried.id))
+                .collect(),
+            changes: vec![&allowed],
+            proxied: (evidence.run.destinations.iter())
+                .any(|tried| tried.proxied && group.members.contains(&tried.id)),
+        };
+        group.judge_starts(case, judgement);
+        look.judge_wire(&group, judgement);
     }
     judgement.figures.timely_receipts_percent = (timely * 100).checked_div(all).unwrap_or(100);
+}
+
+/// What a group allows, from before the first of its members was there.
+fn of_group(group: &Grouped, evidence: &Evidence) -> Change {
+    let of_members = (evidence.changes.iter())
+        .filter(|change| group.members.contains(&change.destination))
+        .map(|change| change.from);
+    Change {
+        destination: Uuid::nil(),
+        from: of_members.min().unwrap_or_default(),
+        effective: group.limits.as_settings(),
+        state: DestinationState::Active,
+    }
 }
 
 /// What makes a request arrive late that was sent in time, and a send late that was
@@ -151,26 +179,75 @@ impl Delays {
     }
 }
 
-impl Destination<'_> {
-    fn judge_ledger(&self, case: &Case<'_>, judgement: &mut Judgement) {
-        let ledger = |at: fn(&Row) -> Option<i64>| {
-            let mut starts: Vec<Start> = (case.evidence.rows.iter())
-                .filter(|row| row.destination == self.id && row.carried_by.is_none())
-                .filter_map(|row| Some((Timestamp::from_micros(at(row)?), AttemptId(row.attempt))))
-                .collect();
-            starts.sort_unstable();
-            starts
-        };
-        let history: Vec<_> = (self.changes.iter())
-            .map(|change| {
-                let from = Timestamp::from_micros(change.from);
-                InForce::new(from, &change.effective, change.state)
-            })
+impl Look<'_> {
+    /// By first bytes, and at receivers; how many were read there while the receivers did
+    /// not stand still, and how many in all.
+    fn judge_wire(&self, limited: &Limited<'_>, judgement: &mut Judgement) -> (usize, usize) {
+        let (case, timeline, delays) = (self.case, self.timeline, &self.delays);
+        let row = |send: &Send| self.of_attempt.get(&send.attempt).copied();
+        let sends = (case.evidence.sends.iter())
+            .filter(|send| !send.carried)
+            .filter_map(|send| Some((send, row(send)?)))
+            .filter(|(send, row)| limited.has(row) && !delays.held(timeline, send, row))
+            .map(|(send, _)| timeline.seen(Arrival::at(Timestamp::from_micros(send.at_us))))
             .collect();
-        let claims = compliance::judge(&history, &ledger(|row| row.claimed_at));
+        limited.judge_wire(("sent", Duration::ZERO, WHOLE), sends, timeline, judgement);
+        if limited.proxied {
+            return (0, 0);
+        }
+        let (mut timely, mut all) = (0, 0);
+        let numbers: Vec<u32> = limited.of.iter().map(|(number, _)| *number).collect();
+        let receipts: Vec<_> = (case.evidence.receipts.iter())
+            .filter(|receipt| numbers.contains(&receipt.destination) && !receipt.carried)
+            .inspect(|_| all += 1)
+            .filter(|receipt| !delays.was_stopped(case, receipt))
+            .map(|receipt| {
+                let read_at = Timestamp::from_micros(receipt.at_us);
+                delays.stalls.arrival(read_at)
+            })
+            .inspect(|arrival| timely += usize::from(arrival.earliest == arrival.read_at))
+            .map(|arrival| timeline.seen(arrival))
+            .collect();
+        let on_the_way = Duration::from_micros(LOOPBACK.unsigned_abs());
+        let seen = ("received", on_the_way, AT_RECEIVERS);
+        limited.judge_wire(seen, receipts, timeline, judgement);
+        (timely, all)
+    }
+}
+
+impl Limited<'_> {
+    fn has(&self, row: &Row) -> bool {
+        self.of.iter().any(|(_, id)| *id == row.destination)
+    }
+
+    /// What its attempts were at these times in the ledger.
+    fn ledger(&self, case: &Case<'_>, at: fn(&Row) -> Option<i64>) -> Vec<Start> {
+        let mut starts: Vec<Start> = (case.evidence.rows.iter())
+            .filter(|row| self.has(row) && row.carried_by.is_none())
+            .filter_map(|row| Some((Timestamp::from_micros(at(row)?), AttemptId(row.attempt))))
+            .collect();
+        starts.sort_unstable();
+        starts
+    }
+
+    fn history(&self) -> Vec<InForce> {
+        let in_force = |change: &&Change| {
+            let from = Timestamp::from_micros(change.from);
+            InForce::new(from, &change.effective, change.state)
+        };
+        self.changes.iter().map(in_force).collect()
+    }
+
+    fn judge_claims(&self, case: &Case<'_>, judgement: &mut Judgement) {
+        let claims = self.ledger(case, |row| row.claimed_at);
+        let claims = compliance::judge(&self.history(), &claims);
         let judged = no_window_is_over(&claims).map_err(|broken| broken.of(self.name));
         judgement.keep("window", judged);
-        let verdict = compliance::judge_sends(&history, &ledger(|row| row.started_at));
+    }
+
+    fn judge_starts(&self, case: &Case<'_>, judgement: &mut Judgement) {
+        let starts = self.ledger(case, |row| row.started_at);
+        let verdict = compliance::judge_sends(&self.history(), &starts);
         for limit in verdict
             .limits
             .iter()

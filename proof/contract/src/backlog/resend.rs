@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use domain::attempt::{AttemptState, OutcomeKind};
+use domain::event::{IDEMPOTENCY_KEY_KEPT, Idempotency};
 use domain::ids::{DestinationId, EventId, ReplayId, TenantId};
 use domain::replay::{ReplaySource, ReplayState};
 use domain::time::Timestamp;
@@ -22,6 +23,7 @@ fn missed(since: Timestamp) -> ResentEvents {
         only_missed: true,
         state: None,
         status: None,
+        text: None,
     }
 }
 
@@ -413,4 +415,56 @@ pub async fn what_was_answered_so_is_sent_again(world: &BacklogWorld) {
     assert!(again.iter().any(waits), "{again:?}");
     assert_eq!(begun(None, failed, true).await, 2, "422 and no answer");
     assert_eq!(world.resent().await, 2);
+}
+
+/// By a part of its id, by all of it, or by the key that stands for it; and a text by which
+/// none can be found begins nothing.
+pub async fn a_part_of_an_id_is_sent_again(world: &BacklogWorld) {
+    let of = world.destination().unlimited().create().await;
+    let since = world.now().await;
+    let mut event = world.typed("paid", Some(of)).await;
+    event.idempotency = Some(Idempotency {
+        key: "order-4711".to_owned(),
+        digest: [7; 32],
+        kept_for: IDEMPOTENCY_KEY_KEPT,
+    });
+    let keyed = world.accept_one(&event).await;
+    let other = world.one_that(of, Some(OutcomeKind::Failed)).await;
+    let begun = async |text: &str| {
+        let which = ResentEvents {
+            text: Some(text.to_owned()),
+            ..missed(since)
+        };
+        let id = world.replay_of(Which::Events(of, which), 1.0).await;
+        (world.replay(id).await.total, world.resent().await)
+    };
+    let end = keyed.to_string()[30..].to_uppercase();
+    assert_eq!(begun(&end).await, (1, 1), "a part");
+    assert_eq!(world.tries(of, keyed).await.len(), 2);
+    world.all_become(of, OutcomeKind::Failed).await;
+    assert_eq!(begun(&other.to_string()).await, (1, 1), "all of it");
+    assert_eq!(world.tries(of, other).await.len(), 2);
+    world.all_become(of, OutcomeKind::Failed).await;
+    assert_eq!(begun("order-4711").await, (1, 1), "its key");
+    assert_eq!(world.tries(of, keyed).await.len(), 3);
+    assert_eq!(begun("ffffffff-ffff").await, (0, 0), "none is called so");
+    let new = NewReplay {
+        id: ReplayId(world.id()),
+        which: Which::Events(
+            of,
+            ResentEvents {
+                text: Some("order-4712".to_owned()),
+                ..missed(since)
+            },
+        ),
+        share: 1.0,
+    };
+    let refused = world.backlog.create_replay(DEFAULT_TENANT, &new).await;
+    match refused {
+        Err(CatalogError::Invalid { field, problem }) => {
+            assert_eq!(field, "text");
+            assert!(problem.contains("\"order-4712\" is no part"), "{problem}");
+        }
+        other => panic!("expected a refusal, got {other:?}"),
+    }
 }

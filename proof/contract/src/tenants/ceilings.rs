@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use domain::batch::BatchSettings;
 use domain::ceiling::Ceiling;
 use domain::ids::{DestinationId, TenantId};
 use domain::limit::Shape;
@@ -16,6 +17,8 @@ const CEILING: Ceiling = Ceiling {
     per_second: Some(10.0),
     at_once: Some(20),
     max_in_flight: Some(50),
+    batch_events: None,
+    batch_bytes: None,
 };
 
 fn per_second(max: u32) -> LimitSettings {
@@ -120,6 +123,54 @@ pub async fn what_is_above_a_ceiling_is_refused_by_whatever_way_it_is_set(world:
     assert_eq!(own.ceiling, Ceiling::default());
 }
 
+/// By the store and by SQL, events and bytes; and what is there stays until it is changed.
+pub async fn batches_are_held_to_the_ceiling_as_well(world: &TenantWorld) {
+    let tenant = world.tenant("free").await.id;
+    let most = Ceiling {
+        batch_events: Some(20),
+        batch_bytes: Some(1_000),
+        ..Ceiling::default()
+    };
+    bounded(world, most).await;
+    let id = create(world, tenant, per_second(1)).await.unwrap();
+    let found = world.catalog.destination(tenant, id).await.unwrap();
+    assert_eq!(found.ceiling, most);
+    let set = async |max_events, max_bytes| {
+        let batches = BatchSettings {
+            max_events,
+            max_bytes,
+            max_wait_ms: None,
+        };
+        let set = world.backlog.set_batch_settings(tenant, id, &batches);
+        (set.await).map(|()| most.check_batches(&batches))
+    };
+    for (events, bytes) in [(21, Some(1_000)), (20, Some(1_001)), (1, None)] {
+        refuses(set(Some(events), bytes).await, "batches");
+    }
+    for (events, bytes) in [(Some(20), Some(1_000)), (None, None), (Some(1), Some(1))] {
+        assert_eq!(set(events, bytes).await.unwrap(), Ok(()));
+    }
+    for sql in ["batch_max_events = 21", "batch_max_bytes = null"] {
+        let sql = format!("update destinations set {sql} where id = '{id}'");
+        assert!(world.refused_sql(&sql).await.contains("ceiling"), "{sql}");
+    }
+    let more = Ceiling {
+        batch_events: None,
+        ..most
+    };
+    bounded(world, more).await;
+    set(Some(500), Some(1_000)).await.unwrap().unwrap_err();
+    bounded(world, most).await;
+    let rename = format!("update destinations set name = 'still there' where id = '{id}'");
+    world.sql(&rename).await;
+    let insert = format!(
+        "insert into destinations (id, tenant_id, url, batch_max_events) \
+        values ('{}', '{tenant}', 'https://x.example/', 2)",
+        world.id()
+    );
+    assert!(world.refused_sql(&insert).await.contains("ceiling"));
+}
+
 /// On settings of all kinds, under ceilings of all kinds.
 pub async fn the_store_refuses_what_the_domain_refuses(world: &TenantWorld) {
     let tenant = world.tenant("free").await.id;
@@ -136,6 +187,7 @@ pub async fn the_store_refuses_what_the_domain_refuses(world: &TenantWorld) {
             per_second: [None, Some(0.5), Some(10.0), Some(1e9)][roll(4)],
             at_once: [None, Some(1), Some(20), Some(1_000_000_000)][roll(4)],
             max_in_flight: [None, Some(1), Some(50)][roll(3)],
+            ..Ceiling::default()
         };
         bounded(world, ceiling).await;
         for _ in 0..25 {

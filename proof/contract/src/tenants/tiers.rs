@@ -10,8 +10,8 @@ use domain::policy::LimitSettings;
 use super::keys::in_force;
 use super::{TenantWorld, not_found, refuses};
 use engine::ports::{
-    CatalogError, DEFAULT_MAX_DESTINATIONS, DEFAULT_TENANT, NewKey, NewTenant, TenantChange, Tier,
-    TierChange,
+    CatalogError, DEFAULT_MAX_DESTINATIONS, DEFAULT_TENANT, NewKey, NewTenant,
+    TOO_MANY_DESTINATIONS, TenantChange, Tier, TierChange,
 };
 
 fn bucket(per_second: u32, burst: u32) -> LimitSettings {
@@ -372,6 +372,45 @@ pub async fn a_tenant_has_no_more_destinations_than_its_tier_allows(world: &Tena
     create().await.unwrap();
 }
 
+/// In the same words, whether they are inserted or moved there; but for the default tenant's.
+pub async fn destinations_by_sql_are_held_to_the_tiers_number(world: &TenantWorld) {
+    let tenant = world.tenant("free").await.id;
+    for tier in ["free", "standard"] {
+        let change = TierChange {
+            tenant_max_destinations: Some(Some(2)),
+            ..TierChange::default()
+        };
+        world.tenants.change_tier(tier, &change).await.unwrap();
+    }
+    let inserted = |tenant: TenantId| {
+        let id = world.id();
+        let insert = format!(
+            "insert into destinations (id, tenant_id, url) \
+            values ('{id}', '{tenant}', 'https://x.example/')"
+        );
+        (id, insert)
+    };
+    for _ in 0..2 {
+        world.sql(&inserted(tenant).1).await;
+    }
+    let said = world.refused_sql(&inserted(tenant).1).await;
+    assert!(said.contains(TOO_MANY_DESTINATIONS), "{said}");
+    let new = world.destination().margin(None).build();
+    match world.catalog.create_destination(tenant, &new).await {
+        Err(CatalogError::Invalid { problem, .. }) => assert_eq!(problem, TOO_MANY_DESTINATIONS),
+        other => panic!("expected a refusal, got {other:?}"),
+    }
+    let mut last = world.id();
+    for _ in 0..3 {
+        let (id, insert) = inserted(DEFAULT_TENANT);
+        world.sql(&insert).await;
+        last = id;
+    }
+    let moved = format!("update destinations set tenant_id = '{tenant}' where id = '{last}'");
+    let said = world.refused_sql(&moved).await;
+    assert!(said.contains(TOO_MANY_DESTINATIONS), "{said}");
+}
+
 /// All of it, until it is deleted; and nobody's tier is.
 pub async fn a_tier_comes_and_goes(world: &TenantWorld) {
     let new = Tier {
@@ -391,6 +430,8 @@ pub async fn a_tier_comes_and_goes(world: &TenantWorld) {
             per_second: Some(12.5),
             at_once: Some(30),
             max_in_flight: Some(9),
+            batch_events: Some(50),
+            batch_bytes: Some(65_536),
         },
     };
     let all = async || world.tenants.tiers().await.unwrap();

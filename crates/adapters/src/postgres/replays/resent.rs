@@ -8,15 +8,16 @@
 use domain::attempt::AttemptState;
 use domain::ids::{DestinationId, EventId, ReplayId, TenantId};
 use domain::replay::{ReplaySource, Step};
-use domain::search::{IDS_BEFORE, IdRange, first_at};
+use domain::search::{IDS_BEFORE, IdRange, Sought, first_at};
 use domain::time::Timestamp;
-use engine::ports::{MAX_EVENTS_COUNTED, MAX_EVENTS_STEP, NewReplay, ResentEvents};
+use engine::ports::{MAX_EVENTS_COUNTED, MAX_EVENTS_STEP, NewReplay, ResentEvents, no_event_by};
 use sqlx::{AssertSqlSafe, PgConnection, PgPool};
 use uuid::Uuid;
 
 use super::moves::{Moved, end, remember};
 use super::{Reached, Running};
 use crate::postgres::failure::Failure;
+use crate::postgres::found_events::sought;
 use crate::postgres::rows::count;
 use crate::row::row;
 
@@ -24,6 +25,7 @@ use crate::row::row;
 /// of it is older than its id, whatever the clocks say, by a day: no other day is asked.
 const WANTED: &str = "e.created_at >= r.died_from and e.created_at < r.died_before
             and (r.event_type is null or e.event_type = r.event_type)
+            and (r.event_text is null or strpos(e.id::text, r.event_text) > 0)
             and not exists (
                 select from deliveries_of(e.id) a where a.destination_id = r.destination_id
             )
@@ -76,10 +78,10 @@ const EXAMINED: &str = "
 const INSERT: &str = "-- create_replay: of events
     insert into replays (
         id, tenant_id, destination_id, source, event_id, only_missed, event_type, died_from,
-        died_before, share, total, created_at, attempt_state, status
+        died_before, share, total, created_at, attempt_state, status, event_text
     )
     select $1, $2, d.id, $3, $5, $6, $7, from_micros($8),
-        least(from_micros($9), clock.now), $10, 0, clock.now, $11, $12
+        least(from_micros($9), clock.now), $10, 0, clock.now, $11, $12, $13
     from (select clock_timestamp() as now) clock cross join destinations d
     where d.id = $4 and d.tenant_id = $2 and d.deleted_at is null
         and ($5::uuid is null or exists (
@@ -116,6 +118,7 @@ pub(super) async fn create(
     destination: DestinationId,
     (event, which): (Option<EventId>, Option<&ResentEvents>),
 ) -> Result<(), Failure> {
+    let text = letters(pool, tenant, which).await?;
     let mut transaction = pool.begin().await?;
     let until = which.and_then(|which| which.until);
     let since = which.map(|which| which.since);
@@ -137,6 +140,7 @@ pub(super) async fn create(
                 .map(AttemptState::as_str),
         )
         .bind(status.map(|status| i32::from(status.number())))
+        .bind(text)
         .execute(&mut *transaction)
         .await?;
     if created.rows_affected() == 0 {
@@ -151,6 +155,21 @@ pub(super) async fn create(
     skipped(&mut transaction, new.id, &looked).await?;
     transaction.commit().await?;
     Ok(())
+}
+
+/// What the ids have in them, where that is asked for.
+async fn letters(
+    pool: &PgPool,
+    tenant: TenantId,
+    which: Option<&ResentEvents>,
+) -> Result<Option<String>, Failure> {
+    let Some(text) = which.and_then(|which| which.text.as_deref()) else {
+        return Ok(None);
+    };
+    let sought = sought(pool, tenant, Some(text)).await?;
+    let letters = sought.and_then(Sought::letters);
+    let unknown = || Failure::Refused(no_event_by(text));
+    letters.map(Some).ok_or_else(unknown)
 }
 
 async fn lives(
@@ -229,6 +248,7 @@ async fn skipped(
                 group by a.event_id
             ) x
             where x.event_id >= $2 and x.event_id < $3
+                and (r.event_text is null or strpos(x.event_id::text, r.event_text) > 0)
                 and not exists (
                     select from events e
                     where e.id = x.event_id and e.day = event_day(x.event_id)

@@ -4,23 +4,26 @@
 use domain::attempt::AttemptState;
 use domain::ids::{DestinationId, EventId, TenantId};
 use domain::replay::{ReplaySource, ReplayState, Step};
-use domain::search::{IDS_BEFORE, IdRange, SoughtStatus, first_at};
+use domain::search::{IDS_BEFORE, IdRange, Sought, SoughtStatus, first_at};
 use domain::time::Timestamp;
-use engine::ports::{CatalogError, MAX_EVENTS_COUNTED, MAX_EVENTS_STEP, NewReplay, ResentEvents};
+use engine::ports::{
+    CatalogError, MAX_EVENTS_COUNTED, MAX_EVENTS_STEP, NewReplay, ResentEvents, no_event_by,
+};
 use rusqlite::Transaction;
 
 use super::Running;
 use super::moves::{Moved, end};
 use crate::sqlite::fault::Fault;
+use crate::sqlite::found_events::sought;
 use crate::sqlite::rows::{all, execute, first};
 
 const INSERT: &str = "
     -- create_replay: of events
     insert into replays (
         id, tenant_id, destination_id, source, event_id, only_missed, event_type, died_from,
-        died_before, share, total, created_at, attempt_state, status
+        died_before, share, total, created_at, attempt_state, status, event_text
     )
-    values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, 0, ?11, ?12, ?13)";
+    values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, 0, ?11, ?12, ?13, ?14)";
 
 const EVENT: &str = "
     -- create_replay: is it the tenant's
@@ -31,6 +34,7 @@ const EXAMINED: &str = "
     select e.id as id,
         e.created_at >= r.died_from and e.created_at < r.died_before
         and (r.event_type is null or e.event_type is r.event_type)
+        and (r.event_text is null or instr(e.id, r.event_text) > 0)
         and not exists (
             select 1 from deliveries a indexed by deliveries_of_event
             where a.event_id = e.id and a.destination_id = r.destination_id
@@ -73,6 +77,7 @@ const SKIPPED: &str = "
         ) x
         where x.created_at >= r.died_from and x.event_id >= ?2 and x.event_id < ?3
             and not exists (select 1 from events e where e.id = x.event_id)
+            and (r.event_text is null or instr(x.event_id, r.event_text) > 0)
             and ((r.status is null and r.attempt_state is null) or exists (
                 select 1 from ledger a indexed by ledger_of_event
                 where a.event_id = x.event_id and a.destination_id = r.destination_id
@@ -143,6 +148,7 @@ pub(super) fn create(
         let found = first(tx, EVENT, (event.to_string(), &owner), |_| Ok(()))?;
         found.ok_or(CatalogError::NotFound("event"))?;
     }
+    let text = letters(tx, now, tenant, which)?;
     let since = which.map_or(0, |which| which.since.as_micros());
     let until = which.and_then(|which| which.until).unwrap_or(now).min(now);
     let row = (
@@ -161,6 +167,7 @@ pub(super) fn create(
             .and_then(|which| which.state)
             .map(AttemptState::as_str),
         (which.and_then(|which| which.status)).map(SoughtStatus::number),
+        text,
     );
     execute(tx, INSERT, row)?;
     let ids = looked_at(event, Some(since), Some(until.as_micros()));
@@ -180,6 +187,20 @@ pub(super) fn create(
     )?;
     execute(tx, SKIPPED, (&key, &from, &before, MAX_EVENTS_COUNTED))?;
     Ok(())
+}
+
+/// What the ids have in them, where that is asked for.
+fn letters(
+    tx: &Transaction<'_>,
+    now: Timestamp,
+    tenant: TenantId,
+    which: Option<&ResentEvents>,
+) -> Result<Option<String>, Fault> {
+    let Some(text) = which.and_then(|which| which.text.as_deref()) else {
+        return Ok(None);
+    };
+    let letters = sought(tx, now, tenant, Some(text))?.and_then(Sought::letters);
+    letters.map(Some).ok_or_else(|| no_event_by(text).into())
 }
 
 /// Sends again what the step allows, and remembers how far it came.

@@ -13,9 +13,22 @@ use crate::commands::named::Named;
 use crate::output::{self, Format};
 use crate::service::MAX_EVENTS_LISTED;
 
-/// Which events.
+/// Which events, and of which time.
 #[derive(Debug, Clone, Default, Args)]
 pub struct Filter {
+    #[command(flatten)]
+    pub which: Which,
+    /// Accepted then or later, such as 2026-01-31T12:00:00Z.
+    #[arg(long, value_name = "TIME")]
+    pub since: Option<String>,
+    /// Accepted before.
+    #[arg(long, value_name = "TIME")]
+    pub until: Option<String>,
+}
+
+/// Which events.
+#[derive(Debug, Clone, Default, Args)]
+pub struct Which {
     /// Of this type.
     #[arg(long = "type", alias = "event-type", value_name = "TYPE")]
     pub event_type: Option<String>,
@@ -25,18 +38,22 @@ pub struct Filter {
     /// With an attempt at this destination: its id or its name.
     #[arg(long, value_name = "ID")]
     pub destination: Option<Named>,
-    /// Accepted then or later, such as 2026-01-31T12:00:00Z.
-    #[arg(long, value_name = "TIME")]
-    pub since: Option<String>,
-    /// Accepted before.
-    #[arg(long, value_name = "TIME")]
-    pub until: Option<String>,
     /// A part of its id, or its whole idempotency key.
     #[arg(long, value_name = "TEXT")]
     pub text: Option<String>,
 }
 
 impl Filter {
+    /// As the API takes it.
+    async fn query(&self, client: &Client) -> anyhow::Result<Vec<(&'static str, String)>> {
+        let mut query = self.which.query(client).await?;
+        query.extend(self.since.clone().map(|since| ("since", since)));
+        query.extend(self.until.clone().map(|until| ("until", until)));
+        Ok(query)
+    }
+}
+
+impl Which {
     /// As the API takes it.
     pub(super) async fn query(
         &self,
@@ -50,8 +67,6 @@ impl Filter {
             ("type", self.event_type.clone()),
             ("state", self.state.map(|state| state.as_str().to_owned())),
             ("destination_id", destination),
-            ("since", self.since.clone()),
-            ("until", self.until.clone()),
             ("text", self.text.clone()),
         ];
         let set = fields.into_iter();

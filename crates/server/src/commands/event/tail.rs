@@ -12,24 +12,23 @@ use domain::search::first_at;
 use domain::time::Timestamp;
 use uuid::Uuid;
 
-use super::list::{Filter, cells, page};
+use super::list::{Which, cells, page};
 use crate::api::events::ListedEvent;
 use crate::client::Client;
 use crate::commands::destination::Connection;
-use crate::commands::named::Named;
 use crate::edge;
 use crate::output::{self, Format};
 use crate::service::MAX_EVENTS_LISTED;
 
-/// Which events.
+/// Which events. One that gets into the state that is asked for is printed if that is within
+/// a few seconds of newer ones.
 #[derive(Debug, Args)]
 pub struct Tail {
-    /// Of this type.
-    #[arg(long = "type", value_name = "TYPE")]
-    pub event_type: Option<String>,
-    /// For this destination: its id or its name.
-    #[arg(long, value_name = "ID")]
-    pub destination: Option<Named>,
+    #[command(flatten)]
+    pub which: Which,
+    /// Those first that were accepted then or later, such as 2026-01-31T12:00:00Z.
+    #[arg(long, value_name = "TIME")]
+    pub since: Option<DateTime<Utc>>,
     #[command(flatten)]
     pub connection: Connection,
 }
@@ -46,18 +45,19 @@ const MAX_PAGES: u32 = 20;
 /// Prints until it is interrupted.
 pub(super) async fn run(args: Tail) -> anyhow::Result<()> {
     let client = Client::new(&args.connection.client)?;
-    let filter = Filter {
-        event_type: args.event_type,
-        destination: args.destination,
-        ..Filter::default()
-    };
     let mut seen = Seen::default();
-    let query = filter.query(&client).await?;
-    // What is there already is not new.
-    let there = page(&client, &query, (None, 1)).await?.events;
-    seen.see(&there);
-    seen.newest.get_or_insert_with(now);
-    look(&client, &query, &mut seen).await?;
+    let query = args.which.query(&client).await?;
+    match args.since {
+        // Its looks begin so far before the newest.
+        Some(since) => seen.newest = Some(since + BACK),
+        // What is there already is not new.
+        None => {
+            let there = page(&client, &query, (None, 1)).await?.events;
+            seen.see(&there);
+            seen.newest.get_or_insert_with(now);
+            look(&client, &query, &mut seen).await?;
+        }
+    }
     output::aside("new events are printed as they come; Ctrl-C ends");
     loop {
         tokio::select! {

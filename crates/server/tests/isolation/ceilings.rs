@@ -1,0 +1,92 @@
+//! A tier bounds what its tenants set over the API, whoever they are.
+
+use http::{Method, StatusCode};
+use serde_json::{Value, json};
+
+use crate::world::{ADMIN, Answer, Tenant, World};
+
+const TIER: &str = "/v1/tiers/free";
+
+#[track_caller]
+fn refuses(answer: &Answer, field: &str, words: &str) {
+    let refused = (answer.status, &answer.json["field"]);
+    let expected = (StatusCode::UNPROCESSABLE_ENTITY, &json!(field));
+    assert_eq!(refused, expected, "{answer:?}");
+    let said = answer.json["detail"].as_str().unwrap();
+    assert!(said.contains(words), "{said}");
+}
+
+async fn bounded(world: &World, tier: Value) -> Answer {
+    world
+        .call(Some(ADMIN), &Method::PATCH, TIER, Some(tier))
+        .await
+}
+
+/// Events and bytes, by a customer's key and by an operator's; what is there stays until it
+/// is changed.
+pub(crate) async fn batches_are_held_to_the_tiers_ceiling(world: &World) {
+    let ours = &world.ours;
+    let path = format!("/v1/destinations/{}/batches", ours.destination);
+    let set = async |key: &str, events: u32, bytes: Value| {
+        let body = json!({"max_events": events, "max_bytes": bytes});
+        let answer = world.call(Some(key), &Method::PUT, &path, Some(body));
+        answer.await
+    };
+    let before = set(&ours.key, 100, Value::Null).await;
+    assert_eq!(before.status, StatusCode::OK, "{before:?}");
+    let ceiling = json!({"ceiling": {"batch_events": 20, "batch_bytes": 1_000}});
+    let tier = bounded(world, ceiling).await.json;
+    let most = [
+        &tier["ceiling"]["batch_events"],
+        &tier["ceiling"]["batch_bytes"],
+    ];
+    assert_eq!(most, [20, 1_000], "{tier}");
+    let again = set(&ours.key, 100, Value::Null).await;
+    assert_eq!(again.status, StatusCode::OK, "{again:?}");
+    for key in [ours.key.as_str(), ADMIN] {
+        refuses(&set(key, 99, json!(1_000)).await, "max_events", "99 events");
+        let unsaid = set(key, 20, Value::Null).await;
+        refuses(
+            &unsaid,
+            "max_bytes",
+            "1000000 bytes in one request are above the ceiling of 1000",
+        );
+        let below = set(key, 20, json!(1_000)).await;
+        assert_eq!(below.status, StatusCode::OK, "{below:?}");
+    }
+    for (ceiling, field) in [
+        (json!({"batch_events": 501}), "ceiling.batch_events"),
+        (json!({"batch_bytes": 0}), "ceiling.batch_bytes"),
+    ] {
+        let refused = bounded(world, json!({"ceiling": ceiling})).await;
+        refuses(&refused, field, "must be 1 to");
+    }
+    let cleared = bounded(world, json!({"ceiling": {"batch_events": null}})).await;
+    let most = &cleared.json["ceiling"];
+    assert_eq!(
+        (&most["batch_events"], &most["batch_bytes"]),
+        (&Value::Null, &json!(1_000)),
+        "{most}"
+    );
+    let more = set(&ours.key, 500, json!(1_000)).await;
+    assert_eq!(more.status, StatusCode::OK, "{more:?}");
+}
+
+/// In the same words, whether they come over the API or by SQL.
+pub(crate) async fn a_tenant_has_as_many_destinations_as_its_tier_allows(world: &World) {
+    let Tenant { id, key, .. } = &world.ours;
+    bounded(world, json!({"tenant_max_destinations": 1})).await;
+    let one_more = json!({"url": "https://x.example/", "event_types": ["*"]});
+    let path = "/v1/destinations";
+    let refused = world
+        .call(Some(key), &Method::POST, path, Some(one_more))
+        .await;
+    let words = engine::ports::TOO_MANY_DESTINATIONS;
+    refuses(&refused, "tenant_max_destinations", words);
+    let insert = format!(
+        "insert into destinations (id, tenant_id, url) \
+        values ('00000000-0000-7000-8000-0000000000ff', '{id}', 'https://x.example/')"
+    );
+    let said = world.refused_sql(&insert).await;
+    assert!(said.contains(words), "{said}");
+}
