@@ -37,7 +37,8 @@ pub(crate) fn group_limits(scale: u32) -> GroupLimits {
     }
 }
 
-const GROUPED_PER_SECOND: u32 = 20;
+/// Somewhat less than what comes for them in a run of the usual length.
+const GROUPED_PER_SECOND: u32 = 8;
 
 /// One destination to be.
 #[derive(Debug, Clone)]
@@ -163,7 +164,6 @@ pub(crate) fn destinations(scale: u32) -> Vec<Destination> {
 /// Those in the group: one fails now and then, one has its own limits changed, and one may
 /// be deleted, with starts that still count for the others.
 fn grouped(scale: u32) -> impl Iterator<Item = Destination> {
-    let share = group_limits(scale).per_second.unwrap_or_default() / 5;
     [
         (Manners::Polite, false, false),
         (Manners::Flaky(7), false, false),
@@ -177,7 +177,7 @@ fn grouped(scale: u32) -> impl Iterator<Item = Destination> {
         changeable,
         mortal,
         grouped: true,
-        weight: f64::from(share),
+        weight: f64::from(6 * scale),
         ..plain(scale, &format!("{GROUP} {n}"), 12)
     })
 }
