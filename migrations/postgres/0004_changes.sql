@@ -324,7 +324,7 @@ begin
     perform check_room(n.tenant_id)
     from (
         select distinct n.tenant_id from new_rows n join old_rows o on o.id = n.id
-        where n.tenant_id <> o.tenant_id
+        where n.tenant_id <> o.tenant_id or (o.deleted_at is not null and n.deleted_at is null)
     ) n;
     select
         array_agg(n.id order by n.id),

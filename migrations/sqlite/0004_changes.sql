@@ -179,8 +179,8 @@ begin
     select raise(abort, 'the tenant has as many destinations as its tier allows, counting those deleted within the last hour: delete some and wait, or have the tier''s bound raised: CHECK constraint failed: destinations_check_tenant_max_destinations');
 end;
 
-create trigger destinations_moved_have_room after update of tenant_id on destinations
-when old.tenant_id <> new.tenant_id
+create trigger destinations_moved_have_room after update of tenant_id, deleted_at on destinations
+when (old.tenant_id <> new.tenant_id or (old.deleted_at is not null and new.deleted_at is null))
     and exists (select 1 from tenants_without_room where tenant_id = new.tenant_id)
 begin
     select raise(abort, 'the tenant has as many destinations as its tier allows, counting those deleted within the last hour: delete some and wait, or have the tier''s bound raised: CHECK constraint failed: destinations_check_tenant_max_destinations');

@@ -1,6 +1,6 @@
 //! Smart delivery: the whole engine, against receivers whose capacity
 //! nobody has told. The law alone is asked for more of them, and faster ones:
-//! `cargo test -p domain smart`.
+//! `cargo test -p tests --test properties smart`.
 
 use domain::policy::LimitSettings;
 use domain::smart::SmartDelivery;

@@ -9,7 +9,7 @@ use engine::ports::{
 use sqlx::{AssertSqlSafe, PgPool};
 use uuid::Uuid;
 
-use super::events::Row as AttemptRow;
+use super::events::{Row as AttemptRow, attempt_columns};
 use super::failure::Failure;
 use super::rows::time;
 use crate::row::row;
@@ -35,14 +35,12 @@ impl Row {
 }
 
 /// What a dead letter's row is made of.
-const COLUMNS: &str = "a.id, a.event_id, a.destination_id, a.try_number, a.state, a.dead_letter,
-    micros(a.created_at) as created_at, micros(a.admitted_at) as admitted_at,
-    micros(a.started_at) as started_at, micros(a.finished_at) as finished_at,
-    micros(a.due_at) as due_at, micros(a.expires_at) as expires_at,
-    a.status, a.error, substring(a.response_body for 1024) as response_body,
-            a.response_headers, a.replay_id, e.event_type,
+const COLUMNS: &str = concat!(
+    attempt_columns!(),
+    ", e.event_type,
     micros(coalesce(a.finished_at, a.started_at)) as died_at,
-    micros(a.replayed_at) as replayed_at";
+    micros(a.replayed_at) as replayed_at"
+);
 
 /// Its event, in the one partition of its day.
 const EVENT: &str = "select e.event_type from events e

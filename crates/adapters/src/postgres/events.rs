@@ -36,6 +36,20 @@ row! {
     }
 }
 
+/// The columns of a [`Row`], of attempts that a statement calls `a`; of a body as much as
+/// people are shown.
+macro_rules! attempt_columns {
+    () => {
+        "a.id, a.event_id, a.destination_id, a.try_number, a.state, a.dead_letter,
+            micros(a.created_at) as created_at, micros(a.admitted_at) as admitted_at,
+            micros(a.started_at) as started_at, micros(a.finished_at) as finished_at,
+            micros(a.due_at) as due_at, micros(a.expires_at) as expires_at,
+            a.status, a.error, substring(a.response_body for 1024) as response_body,
+            a.response_headers, a.replay_id"
+    };
+}
+pub(super) use attempt_columns;
+
 impl Row {
     pub(super) fn view(self) -> Result<AttemptView, Failure> {
         let body = self.response_body;
@@ -80,22 +94,19 @@ pub(super) async fn event(
     let Some((event_type, content_type, payload_bytes, urgent, created_at)) = found else {
         return Ok(None);
     };
-    let rows: Vec<Row> = sqlx::query_as(
+    let rows: Vec<Row> = sqlx::query_as(concat!(
         "-- event: attempts
-        select a.id, a.event_id, a.destination_id, a.try_number, a.state, a.dead_letter,
-            micros(a.created_at) as created_at, micros(a.admitted_at) as admitted_at,
-            micros(a.started_at) as started_at, micros(a.finished_at) as finished_at,
-            micros(a.due_at) as due_at, micros(a.expires_at) as expires_at,
-            a.status, a.error, substring(a.response_body for 1024) as response_body,
-            a.response_headers, a.replay_id
+        select ",
+        attempt_columns!(),
+        "
         from (
             select * from ledger_of($1) l
             union all
             select * from deliveries_of($1) d
         ) a
         order by a.id + 0 desc
-        limit $2",
-    )
+        limit $2"
+    ))
     .bind(id.0)
     .bind(MAX_ATTEMPTS)
     .fetch_all(pool)
@@ -131,14 +142,11 @@ pub(super) async fn attempts(
     if !known {
         return Ok(None);
     }
-    let rows: Vec<Row> = sqlx::query_as(
+    let rows: Vec<Row> = sqlx::query_as(concat!(
         "-- attempts
-        select a.id, a.event_id, a.destination_id, a.try_number, a.state, a.dead_letter,
-            micros(a.created_at) as created_at, micros(a.admitted_at) as admitted_at,
-            micros(a.started_at) as started_at, micros(a.finished_at) as finished_at,
-            micros(a.due_at) as due_at, micros(a.expires_at) as expires_at,
-            a.status, a.error, substring(a.response_body for 1024) as response_body,
-            a.response_headers, a.replay_id
+        select ",
+        attempt_columns!(),
+        "
         from (
             (
                 select * from ledger a
@@ -174,8 +182,8 @@ pub(super) async fn attempts(
             )
         ) a
         order by a.id desc
-        limit $4",
-    )
+        limit $4"
+    ))
     .bind(tenant.0)
     .bind(id.0)
     .bind(before.map_or(i64::MAX, |before| before.0))

@@ -11,7 +11,7 @@ use engine::ports::{
 use sqlx::{AssertSqlSafe, PgPool};
 use uuid::Uuid;
 
-use super::events::Row;
+use super::events::{Row, attempt_columns};
 use super::failure::Failure;
 use super::found_events::sought;
 
@@ -164,18 +164,15 @@ async fn views(
     tenant: TenantId,
     ids: &[AttemptId],
 ) -> Result<Vec<AttemptView>, Failure> {
-    let rows: Vec<Row> = sqlx::query_as(
+    let rows: Vec<Row> = sqlx::query_as(concat!(
         "-- find_attempts: those found
-        select a.id, a.event_id, a.destination_id, a.try_number, a.state, a.dead_letter,
-            micros(a.created_at) as created_at, micros(a.admitted_at) as admitted_at,
-            micros(a.started_at) as started_at, micros(a.finished_at) as finished_at,
-            micros(a.due_at) as due_at, micros(a.expires_at) as expires_at,
-            a.status, a.error, substring(a.response_body for 1024) as response_body,
-            a.response_headers, a.replay_id
+        select ",
+        attempt_columns!(),
+        "
         from attempts a
         where a.id = any($1) and a.tenant_id = $2
-        order by a.id desc",
-    )
+        order by a.id desc"
+    ))
     .bind(ids.iter().map(|id| id.0).collect::<Vec<_>>())
     .bind(tenant.0)
     .fetch_all(pool)

@@ -16,6 +16,7 @@ use sqlx::{AssertSqlSafe, PgExecutor, PgPool};
 use uuid::Uuid;
 
 use super::PostgresStore;
+use super::events::attempt_columns;
 use super::failure::{Failure, retried};
 use super::harm::{BY_HARM, is_troubled};
 use super::rows::{count, word};
@@ -407,14 +408,11 @@ async fn last_started(
     destination: DestinationId,
     limit: u32,
 ) -> Result<Vec<AttemptView>, Failure> {
-    let rows: Vec<events::Row> = sqlx::query_as(
+    let rows: Vec<events::Row> = sqlx::query_as(concat!(
         "-- last_started
-        select a.id, a.event_id, a.destination_id, a.try_number, a.state, a.dead_letter,
-            micros(a.created_at) as created_at, micros(a.admitted_at) as admitted_at,
-            micros(a.started_at) as started_at, micros(a.finished_at) as finished_at,
-            micros(a.due_at) as due_at, micros(a.expires_at) as expires_at,
-            a.status, a.error, substring(a.response_body for 1024) as response_body,
-            a.response_headers, a.replay_id
+        select ",
+        attempt_columns!(),
+        "
         from (
             (
                 select * from starts a
@@ -430,8 +428,8 @@ async fn last_started(
                 order by a.started_at desc, a.id desc limit $2
             )
         ) a
-        order by a.started_at desc, a.id desc limit $2",
-    )
+        order by a.started_at desc, a.id desc limit $2"
+    ))
     .bind(destination.0)
     .bind(i64::from(limit))
     .fetch_all(pool)

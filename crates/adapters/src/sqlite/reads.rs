@@ -12,13 +12,15 @@ use tokio::time::Instant;
 
 use super::SqliteStore;
 use super::fault::Fault;
-use super::lines::Lines;
 use super::thread::Lane;
 
-/// What a statement has on Postgres (`statement_timeout`), a read has here.
+/// What a statement has on Postgres (`statement_timeout`), a read has here, which is a few.
 const READ: Duration = Duration::from_secs(5);
 
-/// What counting all that waits has there.
+/// One that is many of them, such as a round of the survey.
+const COUNT: Duration = Duration::from_secs(20);
+
+/// What counting all that waits has on Postgres.
 const FULL_COUNT: Duration = Duration::from_secs(60);
 
 /// The clock is looked at after so many instructions of SQLite's machine: every 100 µs
@@ -41,7 +43,7 @@ impl SqliteStore {
         T: Send + 'static,
         F: FnOnce(&Transaction<'_>) -> Result<T, Fault> + Send + 'static,
     {
-        self.snapshot_on(&self.counter, READ, step).await
+        self.snapshot_on(&self.counter, COUNT, step).await
     }
 
     /// The same for what counts all that waits.
@@ -61,27 +63,35 @@ impl SqliteStore {
         wanted::check()?;
         let lines = self.is_one.then(|| Arc::clone(&self.lines));
         let step = move |connection: &mut Connection| {
-            let end = Instant::now() + bound;
-            connection.progress_handler(LOOKS, Some(move || Instant::now() > end))?;
-            let answer = snapshot(connection, lines.as_deref(), step);
-            connection.progress_handler(0, None::<fn() -> bool>)?;
-            answer
+            let tx = connection.transaction()?;
+            lines.map_or(Ok(()), |lines| lines.catch_up(&tx))?;
+            let bounded = Bounded::by(&tx, bound)?;
+            let answer = step(&tx)?;
+            drop(bounded);
+            // There is nothing to take back, and a rollback would be taken for one.
+            tx.commit()?;
+            Ok(answer)
         };
         lane.run(step).await
     }
 }
 
-fn snapshot<T>(
-    connection: &mut Connection,
-    lines: Option<&Lines>,
-    step: impl FnOnce(&Transaction<'_>) -> Result<T, Fault>,
-) -> Result<T, Fault> {
-    let tx = connection.transaction()?;
-    lines.map_or(Ok(()), |lines| lines.catch_up(&tx))?;
-    let answer = step(&tx)?;
-    // There is nothing to take back, and a rollback would be taken for one.
-    tx.commit()?;
-    Ok(answer)
+/// What is read on a connection is interrupted after a while, until this is dropped.
+struct Bounded<'a>(&'a Connection);
+
+impl<'a> Bounded<'a> {
+    fn by(connection: &'a Connection, bound: Duration) -> Result<Self, Fault> {
+        let end = Instant::now() + bound;
+        connection.progress_handler(LOOKS, Some(move || Instant::now() > end))?;
+        Ok(Self(connection))
+    }
+}
+
+impl Drop for Bounded<'_> {
+    fn drop(&mut self) {
+        // It refuses only connections that are not ours to close.
+        let _ = self.0.progress_handler(0, None::<fn() -> bool>);
+    }
 }
 
 #[cfg(test)]
