@@ -338,7 +338,7 @@ async fn adding(pages: &Pages, visitor: &Visitor, mut form: Form) -> Result<Page
         certificate: None,
         client: None,
         is_disabled: false,
-        batch_ceiling: String::new(),
+        batch_ceiling: super::words::batch_ceiling(&service.ceiling().await?),
         problem: None,
     })
 }
@@ -355,6 +355,9 @@ pub(super) async fn create(
     let service = pages.service(visitor.tenant());
     let created = async {
         let delivery = delivery::wanted(&fields)?.unwrap_or_default();
+        // Nothing is made whose batches would be refused once it is there.
+        let batches = &delivery.draft.batches;
+        service.check_new_batches(batches).await?;
         let created = created(&service, &form, (&fields, &delivery)).await?;
         Ok((created, delivery))
     };
@@ -475,6 +478,11 @@ async fn saved(
     let delivery = delivery::wanted(fields)?;
     let edit = edited((&now, &form), fields, delivery.as_ref())?;
     let has_set = HasSet::of(&edit);
+    if let Some(wanted) = &delivery {
+        // What comes first would be changed by the time that the store refuses them.
+        let batches = &wanted.draft.batches;
+        service.check_batch_ceiling(id, batches).await?;
+    }
     let described = service.change_destination(id, edit).await?;
     let Some(wanted) = delivery else {
         return Ok(done(id, "changed"));
