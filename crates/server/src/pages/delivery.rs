@@ -32,6 +32,9 @@ const BATCHES: [(&str, &str); 3] = [
     ("max_wait_ms", "wait for others, in ms"),
 ];
 
+/// Those of it that are ticked or not.
+pub(super) const BOXES: [&str; 2] = ["handshake", "pass_traceparent"];
+
 /// What the form says of it.
 pub(super) struct Form {
     pub(super) handshake: bool,
@@ -48,7 +51,7 @@ impl Form {
     pub(super) fn of(fields: &Fields) -> Self {
         let numbers = RETRIES.into_iter().chain(BATCHES).map(|(name, _)| name);
         let mut texts = numbers.chain(["delays_ms", "final_statuses"]);
-        let mut ticked = ["handshake", "pass_traceparent"].into_iter();
+        let mut ticked = BOXES.into_iter();
         Self {
             handshake: fields.has("handshake"),
             pass_traceparent: fields.has("pass_traceparent"),

@@ -77,6 +77,9 @@ impl Form {
     }
 }
 
+/// Those of its form that are ticked or not.
+const BOXES: [&str; 2] = ["redact_all", "archived"];
+
 /// What its form is filled with.
 fn values(one: &EventType) -> Fields {
     let pointers = one.redact.iter().filter(|pointer| !pointer.is_empty());
@@ -186,7 +189,7 @@ async fn saved(
 ) -> Result<Response, Refused> {
     let now = found(pages, visitor, name).await?;
     let form = Form::of(fields);
-    typed::unchanged(fields, &values(&now))?;
+    typed::unchanged(fields, &values(&now), &BOXES)?;
     let description = kept(&form.description, Some(&now.description));
     let change = EventTypeChange {
         description: Some(description.unwrap_or_default()),

@@ -8,13 +8,14 @@ use std::collections::BTreeSet;
 use axum::extract::{Path, State};
 use axum::response::{Html, IntoResponse, Redirect, Response};
 use domain::access::Scope;
-use domain::credentials::{ClientAuth, UnknownClientAuth};
+use domain::batch::BatchSettings;
+use domain::credentials::{CertificateFacts, ClientAuth, OAuthFacts, UnknownClientAuth};
 use domain::destination::DestinationState;
 use domain::event_types::ListedEventType;
 use domain::ids::DestinationId;
 use domain::limit_group::{GroupName, InvalidGroupName, MAX_GROUPS};
 use domain::policy::LimitSettings;
-use engine::ports::Destination;
+use engine::ports::RetryRules;
 use serde_json::Value;
 use zeroize::Zeroizing;
 
@@ -29,7 +30,9 @@ use crate::hidden::Hidden;
 use crate::service::credentials::{CertificateDraft, ClientDraft};
 use crate::service::secrets::{MadeSecret, SecretDraft};
 use crate::service::trial::LONGEST_TRIAL;
-use crate::service::{Described, DestinationDraft, DestinationEdit, LimitsChange, Service};
+use crate::service::{
+    DeliveryDraft, Described, DestinationDraft, DestinationEdit, LimitsChange, Service,
+};
 
 const PART: &str = "/dashboard";
 
@@ -170,33 +173,58 @@ impl typed::Again for Page {
     }
 }
 
-/// What the form of a destination is filled with.
-async fn values(
-    service: &Service,
-    visitor: &Visitor,
-    destination: &Destination,
-) -> Result<Fields, Refused> {
-    let id = destination.id;
-    let (rules, batches) = (service.retry_rules(id).await?, service.batches(id).await?);
-    let mut values = vec![
-        ("name", destination.name.clone()),
-        ("url", destination.url.clone()),
-        ("event_types", destination.event_types.join(" ")),
-        ("filter", typed::shown(destination.filter.as_ref())),
-        (
-            "limit_group",
-            typed::shown(destination.limit_group.as_ref()),
-        ),
-    ];
-    if !visitor.is_guest() {
-        let external_id = destination.external_id.as_ref();
-        values.push((
-            "external_id",
-            typed::shown(external_id.map(|id| id.as_str())),
-        ));
+/// A destination with all that its form sets.
+struct Whole {
+    described: Described,
+    rules: RetryRules,
+    batches: BatchSettings,
+}
+
+impl Whole {
+    async fn of(service: &Service, id: DestinationId) -> Result<Self, Refused> {
+        Ok(Self {
+            described: service.destination(id).await?,
+            rules: service.retry_rules(id).await?,
+            batches: service.batches(id).await?,
+        })
     }
-    values.extend(delivery::values(destination, &rules, &batches));
-    Ok(values.into_iter().collect())
+
+    /// What its form is filled with.
+    fn values(&self, visitor: &Visitor) -> Fields {
+        let destination = &self.described.destination;
+        let mut values = vec![
+            ("name", destination.name.clone()),
+            ("url", destination.url.clone()),
+            ("event_types", destination.event_types.join(" ")),
+            ("filter", typed::shown(destination.filter.as_ref())),
+            (
+                "limit_group",
+                typed::shown(destination.limit_group.as_ref()),
+            ),
+            (typed::UNSEEN, self.unseen()),
+        ];
+        if !visitor.is_guest() {
+            let external_id = destination.external_id.as_ref();
+            values.push((
+                "external_id",
+                typed::shown(external_id.map(|id| id.as_str())),
+            ));
+        }
+        values.extend(delivery::values(destination, &self.rules, &self.batches));
+        values.into_iter().collect()
+    }
+
+    /// Of what is never shown again there is what may be: the names of headers, not their
+    /// values.
+    fn unseen(&self) -> String {
+        let shown = &self.described.shown;
+        let facts = serde_json::json!([
+            shown.header_names,
+            shown.certificate.as_ref().map(CertificateFacts::text),
+            shown.oauth2.as_ref().map(OAuthFacts::text),
+        ]);
+        typed::short(&facts.to_string())
+    }
 }
 
 /// Refuses a form that is older than a change by another. Types that are ticked stand among
@@ -210,7 +238,7 @@ fn unchanged(fields: &mut Fields, form: &Form, now: &Fields) -> Result<(), Refus
         false => wanted.join(" "),
     };
     fields.set("event_types", wanted);
-    typed::unchanged(fields, now)
+    typed::unchanged(fields, now, &delivery::BOXES)
 }
 
 /// Between commas or spaces.
@@ -310,7 +338,7 @@ async fn adding(pages: &Pages, visitor: &Visitor, mut form: Form) -> Result<Page
         certificate: None,
         client: None,
         is_disabled: false,
-        batch_ceiling: String::new(),
+        batch_ceiling: super::words::batch_ceiling(&service.ceiling().await?),
         problem: None,
     })
 }
@@ -327,6 +355,9 @@ pub(super) async fn create(
     let service = pages.service(visitor.tenant());
     let created = async {
         let delivery = delivery::wanted(&fields)?.unwrap_or_default();
+        // Nothing is made whose batches would be refused once it is there.
+        let batches = &delivery.draft.batches;
+        service.check_new_batches(batches).await?;
         let created = created(&service, &form, (&fields, &delivery)).await?;
         Ok((created, delivery))
     };
@@ -394,15 +425,11 @@ async fn filled(
     form: Option<Form>,
 ) -> Result<Page, Refused> {
     let service = pages.service(visitor.tenant());
-    let described = service.destination(id).await?;
+    let whole = Whole::of(&service, id).await?;
+    let mut form = form.unwrap_or_else(|| Form::of(&typed::filled(whole.values(visitor))));
+    let described = whole.described;
     let destination = described.destination;
     let title = format!("Change {}", destination.called());
-    let mut form = match form {
-        Some(form) => form,
-        None => Form::of(&typed::filled(
-            values(&service, visitor, &destination).await?,
-        )),
-    };
     let offered = event_types::offered(&service).await?;
     Ok(Page {
         by_link: visitor.is_guest(),
@@ -446,53 +473,102 @@ async fn saved(
     fields: &mut Fields,
 ) -> Result<Response, Refused> {
     let (service, form) = (pages.service(visitor.tenant()), Form::of(fields));
-    let now = service.destination(id).await?.destination;
-    unchanged(fields, &form, &values(&service, visitor, &now).await?)?;
-    let changed = changed(&service, &now, &form, fields).await;
-    if changed.is_err() {
-        // A part of it may be changed by now, and that was no other.
-        let now = service.destination(id).await?.destination;
-        let now = typed::filled(values(&service, visitor, &now).await?);
-        fields.set(typed::WAS, now.text(typed::WAS).to_owned());
+    let now = Whole::of(&service, id).await?;
+    unchanged(fields, &form, &now.values(visitor))?;
+    let delivery = delivery::wanted(fields)?;
+    let edit = edited((&now, &form), fields, delivery.as_ref())?;
+    let has_set = HasSet::of(&edit);
+    if let Some(wanted) = &delivery {
+        // What comes first would be changed by the time that the store refuses them.
+        let batches = &wanted.draft.batches;
+        service.check_batch_ceiling(id, batches).await?;
     }
-    changed.map(|()| done(id, "changed"))
+    let described = service.change_destination(id, edit).await?;
+    let Some(wanted) = delivery else {
+        return Ok(done(id, "changed"));
+    };
+    let Err(error) = service.set_delivery(id, wanted.draft.clone()).await else {
+        return Ok(done(id, "changed"));
+    };
+    // The rest is changed by now, and that was no other.
+    let is = (service.retry_rules(id).await?, service.batches(id).await?);
+    let known = known((now, has_set), (described, wanted.draft), is)?;
+    fields.set(typed::WAS, typed::version(&known.values(visitor)));
+    Err(Refused::invalid(format!(
+        "Changed, but for its retries and batches: {error}"
+    )))
 }
 
-async fn changed(
-    service: &Service,
-    now: &Destination,
-    form: &Form,
+/// What the form makes of it, but for its retries and batches.
+fn edited(
+    (now, form): (&Whole, &Form),
     fields: &Fields,
-) -> Result<(), Refused> {
-    let (id, delivery) = (now.id, delivery::wanted(fields)?);
+    delivery: Option<&delivery::Wanted>,
+) -> Result<DestinationEdit, Refused> {
     let headers = match fields.has("replace_headers") {
         true => Some(headers(fields)?),
         false => None,
     };
-    let edit = DestinationEdit {
-        external_id: typed::another_external_id(fields, now.external_id.as_ref())?,
+    let external_id = now.described.destination.external_id.as_ref();
+    Ok(DestinationEdit {
+        external_id: typed::another_external_id(fields, external_id)?,
         name: Some(form.name.clone()),
         url: Some(form.url.clone()),
         event_types: Some(form.event_types()),
         filter: Some(filter(form)?),
         limits: LimitsChange::default(),
         limit_group: Some(group(form)?),
-        pass_traceparent: delivery.as_ref().map(|wanted| wanted.pass_traceparent),
-        handshake: delivery.as_ref().map(|wanted| wanted.handshake),
+        pass_traceparent: delivery.map(|wanted| wanted.pass_traceparent),
+        handshake: delivery.map(|wanted| wanted.handshake),
         headers,
         client_certificate: set_or_removed(certificate(fields), fields.has("remove_certificate")),
         oauth2: set_or_removed(form.client(fields)?, fields.has("remove_oauth2")),
         ..DestinationEdit::default()
-    };
-    service.change_destination(id, edit).await?;
-    if let Some(wanted) = delivery {
-        // The rest is changed by now.
-        let set = service.set_delivery(id, wanted.draft).await;
-        set.map_err(|error| {
-            Refused::invalid(format!("Changed, but for its retries and batches: {error}"))
-        })?;
+    })
+}
+
+/// What a form has set of what it may leave as it is.
+struct HasSet {
+    external_id: bool,
+    unseen: bool,
+}
+
+impl HasSet {
+    fn of(edit: &DestinationEdit) -> Self {
+        Self {
+            external_id: edit.external_id.is_some(),
+            unseen: edit.headers.is_some()
+                || edit.client_certificate.is_some()
+                || edit.oauth2.is_some(),
+        }
     }
-    Ok(())
+}
+
+/// What whoever sent a form knows of its destination, where its retries and batches were not
+/// all set: what was there before, and what the form has set, but nothing that another has.
+fn known(
+    (before, has_set): (Whole, HasSet),
+    (mut described, draft): (Described, DeliveryDraft),
+    is: (RetryRules, BatchSettings),
+) -> Result<Whole, Refused> {
+    if !has_set.external_id {
+        described.destination.external_id = before.described.destination.external_id;
+    }
+    if !has_set.unseen {
+        described.shown = before.described.shown;
+    }
+    let (rules, batches) = draft.checked()?;
+    Ok(Whole {
+        described,
+        rules: match is.0 == rules {
+            true => rules,
+            false => before.rules,
+        },
+        batches: match is.1 == batches {
+            true => batches,
+            false => before.batches,
+        },
+    })
 }
 
 pub(super) async fn delete(

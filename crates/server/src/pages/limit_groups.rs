@@ -263,7 +263,7 @@ async fn saved(
 ) -> Result<Response, Refused> {
     let service = pages.service(visitor.tenant());
     let group = service.limit_group(name).await?;
-    typed::unchanged(fields, &values(&group.limits))?;
+    typed::unchanged(fields, &values(&group.limits), &[])?;
     let wanted = limits(fields)?;
     if wanted.is_paused() && !group.limits.is_paused() && !sure::is_sure(fields) {
         return sure::ask(pages, visitor, PART, pausing(&group, fields)).await;

@@ -228,7 +228,7 @@ pub(super) async fn save(
 async fn saved(pages: &Pages, id: TenantId, fields: &mut Fields) -> Result<Response, Refused> {
     let tenancy = pages.0.app.tenancy();
     let now = tenancy.tenant(id).await?;
-    typed::unchanged(fields, &values(&now))?;
+    typed::unchanged(fields, &values(&now), &[])?;
     let change = TenantChange {
         external_id: typed::another_external_id(fields, now.external_id.as_ref())?,
         name: Some(fields.text("name").to_owned()),

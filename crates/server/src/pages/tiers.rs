@@ -330,7 +330,7 @@ async fn saved(
     fields: &mut Fields,
 ) -> Result<Response, Refused> {
     let now = found(pages, name).await?;
-    typed::unchanged(fields, &values(&now))?;
+    typed::unchanged(fields, &values(&now), &["unlimited"])?;
     let wanted = wanted(fields, (name, &now.limits))?;
     if pauses(&now, &wanted) && !sure::is_sure(fields) {
         return sure::ask(pages, visitor, PART, pausing(name, fields)).await;

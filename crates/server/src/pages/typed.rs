@@ -98,12 +98,27 @@ pub(super) fn filled(mut values: Fields) -> Fields {
     values
 }
 
-/// What is there, in short.
-fn version(values: &Fields) -> String {
-    let sorted: BTreeMap<_, _> = (values.names())
-        .map(|name| (name, values.as_typed(name)))
-        .collect();
-    let bytes = digest(&serde_json::json!(sorted).to_string());
+/// What a form is not filled with although it can set it, in short: it counts for whether
+/// another has changed that.
+pub(super) const UNSEEN: &str = "unseen";
+
+/// Of a destination, which alone has it.
+const UNSEEN_IS_ANOTHER: &str = "its headers, certificate or client are others (type yours again)";
+
+/// What is there, in short; and behind a dash what is not seen of it.
+pub(super) fn version(values: &Fields) -> String {
+    let seen = values.names().filter(|name| *name != UNSEEN);
+    let sorted: BTreeMap<_, _> = seen.map(|name| (name, values.as_typed(name))).collect();
+    let seen = short(&serde_json::json!(sorted).to_string());
+    match values.get(UNSEEN) {
+        Some(unseen) => format!("{seen}-{unseen}"),
+        None => seen,
+    }
+}
+
+/// A text by which it is known again, and that says nothing of it.
+pub(super) fn short(text: &str) -> String {
+    let bytes = digest(text);
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
@@ -111,25 +126,21 @@ fn version(values: &Fields) -> String {
 /// it back, and says what it is by now. Sent once more, it is taken. One that does not say
 /// with what it was filled is taken as well: no page has such a form.
 ///
-/// `typed` is the form, `now` what it would be filled with now; both by the same names.
-pub(super) fn unchanged(typed: &mut Fields, now: &Fields) -> Result<(), Refused> {
-    let version = version(now);
-    let is_old = typed.get(WAS).is_some_and(|was| was != version);
+/// `typed` is the form, `now` what it would be filled with now; both by the same names, and
+/// both without those of `boxes` that are not ticked.
+pub(super) fn unchanged(typed: &mut Fields, now: &Fields, boxes: &[&str]) -> Result<(), Refused> {
+    let (was, version) = (typed.text(WAS).to_owned(), version(now));
+    let is_old = !was.is_empty() && was != version;
+    let unseen_was = was.split_once('-').map(|(_, unseen)| unseen);
+    let is_unseen_another = unseen_was != now.get(UNSEEN);
     typed.set(WAS, version);
     if !is_old {
         return Ok(());
     }
-    let plain = |text: &str| text.replace("\r\n", "\n").trim().to_owned();
-    let names: BTreeSet<_> = now.names().collect();
-    let others = names.into_iter().filter_map(|name| {
-        let is = plain(now.as_typed(name));
-        (is != plain(typed.as_typed(name))).then(|| match is.as_str() {
-            "" => format!("{name} is empty"),
-            _ if is.len() > SHOWN_BYTES => format!("{name} is another one"),
-            _ => format!("{name} is {}", is.replace('\n', " ")),
-        })
-    });
-    let others: Vec<_> = others.collect();
+    let mut others = others(typed, now, boxes);
+    if is_unseen_another {
+        others.push(UNSEEN_IS_ANOTHER.to_owned());
+    }
     if others.is_empty() {
         return Ok(());
     }
@@ -139,6 +150,26 @@ pub(super) fn unchanged(typed: &mut Fields, now: &Fields) -> Result<(), Refused>
         others.join(", ")
     );
     Err(Refused::new(StatusCode::CONFLICT, words))
+}
+
+/// What is there by now and stands otherwise in the form, in words.
+fn others(typed: &Fields, now: &Fields, boxes: &[&str]) -> Vec<String> {
+    let plain = |text: &str| text.replace("\r\n", "\n").trim().to_owned();
+    let is_text = |name: &&str| *name != UNSEEN && !boxes.contains(name);
+    let names: BTreeSet<_> = now.names().filter(is_text).collect();
+    let texts = names.into_iter().filter_map(|name| {
+        let is = plain(now.as_typed(name));
+        (is != plain(typed.as_typed(name))).then(|| match is.as_str() {
+            "" => format!("{name} is empty"),
+            _ if is.len() > SHOWN_BYTES => format!("{name} is another one"),
+            _ => format!("{name} is {}", is.replace('\n', " ")),
+        })
+    });
+    let ticks = boxes.iter().filter_map(|name| {
+        let is = if now.has(name) { "on" } else { "off" };
+        (now.has(name) != typed.has(name)).then(|| format!("{name} is {is}"))
+    });
+    texts.chain(ticks).collect()
 }
 
 /// The longest value that is said to be there by now.
@@ -198,18 +229,54 @@ mod tests {
     #[test]
     fn a_form_that_is_older_than_a_change_is_taken_once_it_was_told() {
         let mut form = typed("7", &now("5"));
-        assert!(unchanged(&mut form, &now("5")).is_ok());
-        let refused = unchanged(&mut form, &now("6")).unwrap_err();
+        assert!(unchanged(&mut form, &now("5"), &[]).is_ok());
+        let refused = unchanged(&mut form, &now("6"), &[]).unwrap_err();
         let said = refused.said().unwrap();
         assert!(said.contains("By now: per_second is 6."), "{said}");
-        assert!(unchanged(&mut form, &now("6")).is_ok(), "it was told");
+        assert!(unchanged(&mut form, &now("6"), &[]).is_ok(), "it was told");
     }
 
     #[test]
     fn what_another_has_set_just_so_is_no_conflict() {
         let mut form = typed("6", &now("5"));
-        assert!(unchanged(&mut form, &now("6")).is_ok());
+        assert!(unchanged(&mut form, &now("6"), &[]).is_ok());
         let mut silent = Fields::from([("per_second", "7".to_owned())]);
-        assert!(unchanged(&mut silent, &now("6")).is_ok());
+        assert!(unchanged(&mut silent, &now("6"), &[]).is_ok());
+    }
+
+    #[test]
+    fn a_box_that_another_has_ticked_or_not_is_said() {
+        let ticked = || Fields::from([("archived", "yes".to_owned())]);
+        for (was, is, said) in [
+            (ticked(), Fields::default(), "By now: archived is off."),
+            (Fields::default(), ticked(), "By now: archived is on."),
+        ] {
+            let mut form = filled(was);
+            let refused = unchanged(&mut form, &is, &["archived"]).unwrap_err();
+            let words = refused.said().unwrap();
+            assert!(words.contains(said), "{words}");
+            assert!(unchanged(&mut form, &is, &["archived"]).is_ok(), "told");
+        }
+    }
+
+    #[test]
+    fn what_no_form_shows_is_said_where_another_has_changed_it() {
+        let with = |unseen: &str, limit: &str| {
+            let mut values = now(limit);
+            values.set(UNSEEN, short(unseen));
+            values
+        };
+        let form = || {
+            let mut form = typed("5", &now("5"));
+            form.set(WAS, version(&with("x-key", "5")));
+            form
+        };
+        let refused = unchanged(&mut form(), &with("x-other", "5"), &[]).unwrap_err();
+        let words = refused.said().unwrap();
+        assert!(words.contains(UNSEEN_IS_ANOTHER), "{words}");
+        let refused = unchanged(&mut form(), &with("x-key", "6"), &[]).unwrap_err();
+        let words = refused.said().unwrap();
+        assert!(!words.contains(UNSEEN_IS_ANOTHER), "{words}");
+        assert!(unchanged(&mut form(), &with("x-key", "5"), &[]).is_ok());
     }
 }

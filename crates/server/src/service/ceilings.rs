@@ -59,7 +59,7 @@ fn check_batches(ceiling: &Ceiling, batches: &BatchSettings) -> Result<(), Servi
 
 impl Service {
     /// Refuses batches above the destination's ceiling. Those that it has stay.
-    pub(super) async fn check_batch_ceiling(
+    pub async fn check_batch_ceiling(
         &self,
         id: DestinationId,
         batches: &BatchSettings,
@@ -75,8 +75,13 @@ impl Service {
         }
     }
 
+    /// Refuses batches that no new destination of the tenant may have.
+    pub async fn check_new_batches(&self, batches: &BatchSettings) -> Result<(), ServiceError> {
+        check_batches(&self.ceiling().await?, batches)
+    }
+
     /// What a new destination of the tenant may have.
-    pub(super) async fn ceiling(&self) -> Result<Ceiling, ServiceError> {
+    pub async fn ceiling(&self) -> Result<Ceiling, ServiceError> {
         if self.tenant == DEFAULT_TENANT {
             return Ok(Ceiling::default());
         }

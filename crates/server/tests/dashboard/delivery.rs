@@ -4,12 +4,13 @@ use http::Method;
 use serde_json::{Value, json};
 
 use crate::place::Place;
-use crate::visit::World;
+use crate::visit::{ADMIN, World};
 
 on_both! {
     how_it_is_delivered_is_set_when_it_is_added
     how_it_is_delivered_is_changed
     what_makes_no_sense_changes_nothing
+    batches_above_the_tiers_ceiling_change_nothing
 }
 
 /// What the API says of how a destination is delivered to.
@@ -209,4 +210,67 @@ async fn what_makes_no_sense_changes_nothing(world: &World) {
         )
         .await;
     assert_eq!(one["name"], "ours's");
+}
+
+/// Neither is a destination made whose batches are refused then, nor is the rest of one
+/// changed.
+async fn batches_above_the_tiers_ceiling_change_nothing(world: &World) {
+    let (_, key, id) = world.tenant("ours", &["manage", "read"]).await;
+    let visitor = world.sign_in(&key).await;
+    let ceiling = json!({"ceiling": {"batch_events": 20, "batch_bytes": 1_000}});
+    let tier = "/v1/tiers/standard";
+    world.api(ADMIN, Method::PATCH, tier, ceiling).await;
+    let add = "/dashboard/destinations";
+    let edit = format!("{add}/{id}/edit");
+    for path in [&format!("{add}/new"), &edit] {
+        let page = world.get(&visitor, path).await.text;
+        let allowed = "The tier allows 20 events and 1,000 bytes a request.";
+        assert!(page.contains(allowed), "{path}: {page}");
+    }
+
+    let all = async || {
+        let all = world.api(&key, Method::GET, "/v1/destinations", json!({}));
+        (all.await, delivery(world, &key, &id).await)
+    };
+    let was = all().await;
+    let changed = [
+        ("name", "other"),
+        ("max_tries", "7"),
+        ("headers", "x-api-key: secret"),
+        ("replace_headers", "yes"),
+    ];
+    for (batches, problem) in [
+        (
+            &[("max_events", "21"), ("max_bytes", "1000")][..],
+            "max_events: 21 events in one request are above the ceiling of 20 of",
+        ),
+        (
+            &[("max_events", "20")][..],
+            "max_bytes: 1000000 bytes in one request are above the ceiling of 1000 of",
+        ),
+    ] {
+        let fields = [&[URL, DELIVERY], &changed[..], batches].concat();
+        for path in [add, &edit] {
+            let page = world.post(&visitor, path, &fields).await;
+            assert_eq!(page.status, 422, "{path}: {}", page.text);
+            let said = format!("id=\"problem\">{problem}");
+            assert!(page.text.contains(&said), "{said}: {}", page.text);
+            assert_eq!(all().await, was, "{path} {problem}");
+        }
+    }
+
+    let below = [("max_events", "20"), ("max_bytes", "1000")];
+    let fields = [&[URL, DELIVERY], &changed[..], &below].concat();
+    let added = world.post(&visitor, add, &fields).await;
+    assert_eq!(added.status, 200, "{}", added.text);
+    let saved = world.post(&visitor, &edit, &fields).await;
+    assert_eq!(saved.status, 303, "{}", saved.text);
+    for id in [id_of(&added.text), &id] {
+        let [_, retries, batches] = delivery(world, &key, id).await;
+        assert_eq!(retries["max_tries"], 7);
+        assert_eq!(
+            batches,
+            json!({"max_events": 20, "max_bytes": 1_000, "max_wait_ms": null})
+        );
+    }
 }
