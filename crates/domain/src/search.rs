@@ -76,6 +76,24 @@ impl IdRange {
         }
     }
 
+    /// Where events are whose ids, as they are written, have these letters in them: of a
+    /// whole id it alone, of a part of one anywhere.
+    ///
+    /// ```
+    /// use domain::search::IdRange;
+    /// let whole = "018bcfae-7980-7000-8000-000000000007";
+    /// assert_eq!(IdRange::of_letters(whole), IdRange::only(whole.parse()?));
+    /// assert_eq!(IdRange::of_letters("018bcfae-7980"), IdRange::ALL);
+    /// # Ok::<(), domain::ids::InvalidId>(())
+    /// ```
+    #[must_use]
+    pub fn of_letters(letters: &str) -> Self {
+        match letters.len() {
+            ID_LETTERS => letters.parse().map_or(Self::ALL, Self::only),
+            _ => Self::ALL,
+        }
+    }
+
     /// Those of both.
     #[must_use]
     pub fn and(self, other: Self) -> Self {

@@ -241,6 +241,7 @@ row! {
         event_id: Option<Uuid>,
         attempt_id: Option<i64>,
         event_type: Option<String>,
+        event_text: Option<String>,
         status: Option<i32>,
         died_from: Option<i64>,
         died_before: i64,
@@ -321,7 +322,8 @@ async fn lock(connection: &mut PgConnection, limit: u32) -> Result<Vec<Running>,
     Ok(sqlx::query_as(
         "-- advance_replays: lock
         select r.id, r.tenant_id, r.destination_id, r.source, r.event_id, r.attempt_id,
-            r.event_type, r.status, micros(r.died_from) as died_from, micros(r.died_before) as died_before, r.share,
+            r.event_type, r.event_text, r.status, micros(r.died_from) as died_from,
+            micros(r.died_before) as died_before, r.share,
             micros(r.after_at) as after_at, r.after_id, r.after_event,
             micros(r.paced_at) as paced_at
         from replays r

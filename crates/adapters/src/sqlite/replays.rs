@@ -239,7 +239,7 @@ const RUNNING: &str = "
     -- advance_replays: those that go on, the one looked at longest ago first
     select r.id, r.destination_id, r.attempt_id, r.event_type, r.status, r.died_from,
         r.died_before, r.share, r.after_at, r.after_id, r.paced_at, r.source, r.event_id,
-        r.after_event
+        r.after_event, r.event_text
     from replays r indexed by replays_running
     where r.state = 'running'
     order by r.paced_at nulls first, r.id limit ?1";
@@ -271,6 +271,7 @@ pub(super) struct Running {
     event: Option<EventId>,
     attempt: Option<AttemptId>,
     event_type: Option<String>,
+    event_text: Option<String>,
     status: Option<u16>,
     died_from: Option<i64>,
     died_before: i64,
@@ -299,6 +300,7 @@ pub(super) fn advance(tx: &Transaction<'_>, now: Timestamp, limit: u32) -> Resul
             source: word(row, 11, ("replays", "source"))?,
             event: maybe_event(row, 12)?,
             after_event: row.get(13)?,
+            event_text: row.get(14)?,
         })
     })?;
     let mut wakes = Wakes::default();

@@ -21,7 +21,8 @@ use crate::service::rate::Limited;
 use crate::service::readings::Report;
 use crate::service::{Service, ServiceError, Tenancy, whose};
 
-/// The tenant that an operator's request looks at, where it is another one.
+/// The tenant that an operator's request looks at: another one, or the one that its query
+/// names, which may be the own.
 #[derive(Clone, Copy)]
 struct LooksAt(TenantId);
 
@@ -36,7 +37,7 @@ pub(super) struct Caller {
     identity: Identity,
     /// It changes things of its tenant.
     changes: bool,
-    /// An operator's that names another tenant's thing.
+    /// An operator's that names another tenant's thing, or a tenant.
     looks_at: Option<TenantId>,
     /// Of one that reads.
     place: Option<Arc<Place>>,
@@ -192,7 +193,7 @@ pub(super) async fn authenticate(
     let scope = claim.scope;
     match claim.identify(&app).await {
         Ok(identity) => {
-            let listed = match listed(&app, &identity, &mut request).await {
+            let listed = match listed(&app, &identity, scope, &mut request).await {
                 Ok(listed) => listed,
                 Err(problem) => return problem.into_response(),
             };
@@ -207,6 +208,7 @@ pub(super) async fn authenticate(
             }
             let named = whose::named(identity.scopes, request.uri());
             let looks_at = match listed {
+                // Whatever else it names is looked for among that tenant's.
                 Some(tenant) => Ok(Some(tenant)),
                 None => looks_at(&app, &identity, named).await,
             };
@@ -246,20 +248,25 @@ async fn place(
     }
 }
 
-/// Another tenant whose list an operator wants.
+/// The tenant whose list an operator wants; `None` where nobody is named.
 async fn listed(
     app: &App,
     identity: &Identity,
+    scope: Option<Scope>,
     request: &mut Request,
 ) -> Result<Option<TenantId>, Problem> {
     let route = request.extensions().get::<MatchedPath>();
     let route = route.map(MatchedPath::as_str).unwrap_or_default();
     let Some(named) = lists::Named::by(route, request.method(), request.uri())? else {
+        // What is the installation's is of no tenant.
+        if scope != Some(Scope::Admin) {
+            lists::refuse(request.uri())?;
+        }
         return Ok(None);
     };
     let (tenant, rest) = named.looked_up(app, identity).await?;
     *request.uri_mut() = rest;
-    Ok(tenant)
+    Ok(Some(tenant))
 }
 
 /// The one place where an operator comes to another tenant's things.

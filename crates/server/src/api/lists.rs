@@ -1,6 +1,7 @@
 //! Lists of another tenant's things: an operator names the tenant in the query, as
 //! `?tenant=`. Handlers know nothing of it: it is taken out of the query before they
-//! begin, and what they read is that tenant's.
+//! begin, and what they read is that tenant's. Every other route of a tenant's refuses it:
+//! whoever names a tenant there would be answered of the own one, without a word.
 
 use domain::access::Scope;
 use domain::ids::TenantId;
@@ -18,7 +19,8 @@ use crate::access::Identity;
 const TENANT: &str = "tenant";
 
 /// The lists that have it.
-const LISTS: [&str; 9] = [
+const LISTS: [&str; 13] = [
+    "/v1/alerts",
     "/v1/attempts",
     "/v1/compliance",
     "/v1/dead-letters",
@@ -26,6 +28,9 @@ const LISTS: [&str; 9] = [
     "/v1/events",
     "/v1/limit-groups",
     "/v1/limit-requests",
+    "/v1/notice-addresses",
+    "/v1/operational-destinations",
+    "/v1/operational-events",
     "/v1/replays",
     "/v1/standings",
 ];
@@ -43,12 +48,8 @@ impl Named {
         if *method != Method::GET || !LISTS.contains(&route) {
             return Ok(None);
         }
-        let is_it = |part: &&str| {
-            let mut pairs = url::form_urlencoded::parse(part.as_bytes());
-            pairs.next().is_some_and(|(name, _)| name == TENANT)
-        };
         let parts = uri.query().unwrap_or_default().split('&');
-        let (named, others): (Vec<&str>, Vec<&str>) = parts.partition(is_it);
+        let (named, others): (Vec<&str>, Vec<&str>) = parts.partition(|part| names_one(part));
         let [one] = named[..] else {
             return match named.is_empty() {
                 true => Ok(None),
@@ -64,12 +65,13 @@ impl Named {
         }))
     }
 
-    /// The tenant, for an operator; and the address as handlers are to see it.
+    /// The tenant, for an operator, who may name the own one; and the address as handlers are
+    /// to see it.
     pub(super) async fn looked_up(
         self,
         app: &App,
         identity: &Identity,
-    ) -> Result<(Option<TenantId>, Uri), Problem> {
+    ) -> Result<(TenantId, Uri), Problem> {
         if !identity.scopes.contains(Scope::Admin) {
             return Err(Problem::forbidden(Scope::Admin));
         }
@@ -77,11 +79,26 @@ impl Named {
         let problem = "names no tenant: expected its id, or its external id";
         let name = name.ok_or_else(|| Problem::invalid(TENANT, problem))?;
         let tenant = app.0.acting.known(app, name).await?;
-        Ok((
-            Some(tenant).filter(|one| *one != identity.tenant),
-            self.rest,
-        ))
+        Ok((tenant, self.rest))
     }
+}
+
+/// Refuses a tenant where none is named, on a route that is a tenant's.
+pub(super) fn refuse(uri: &Uri) -> Result<(), Problem> {
+    let mut parts = uri.query().unwrap_or_default().split('&');
+    match parts.any(names_one) {
+        true => Err(Problem::invalid(
+            TENANT,
+            "is for lists: name the thing by its id, or the tenant in the header Paceline-Tenant",
+        )),
+        false => Ok(()),
+    }
+}
+
+/// Whether this part of a query names a tenant.
+fn names_one(part: &str) -> bool {
+    let mut pairs = url::form_urlencoded::parse(part.as_bytes());
+    pairs.next().is_some_and(|(name, _)| name == TENANT)
 }
 
 /// Adds it to the description of each.
@@ -137,5 +154,14 @@ mod tests {
             assert_eq!(by(none).unwrap(), None, "{none}");
         }
         assert!(by("/v1/events?tenant=a&tenant=b").is_err());
+    }
+
+    #[test]
+    fn elsewhere_it_is_refused() {
+        let refused = |uri: &'static str| refuse(&Uri::from_static(uri)).is_err();
+        assert!(refused("/v1/events/1?tenant=a"));
+        assert!(refused("/v1/replays/preview?limit=1&%74enant"));
+        assert!(!refused("/v1/events/1"));
+        assert!(!refused("/v1/events/1?text=tenant=a&tenants=a"));
     }
 }

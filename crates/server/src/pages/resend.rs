@@ -15,7 +15,6 @@ use super::refused::Refused;
 use super::searched;
 use super::sure::{self, Question};
 use super::visitor::{Fields, Posted};
-use crate::service::resend::check_resend;
 
 /// How far back `what it has missed` may go: what it is called, and in hours.
 pub(super) const SPANS: [(&str, u32); 4] =
@@ -111,7 +110,7 @@ pub(super) async fn missed(
         only_missed: true,
     };
     if !sure::is_sure(&fields) {
-        check_resend(&which)?;
+        service.check_resend(&which).await?;
         let destination = service.destination(id).await?.destination;
         let question = resending_missed(&destination, (words, hours), &fields);
         return sure::ask(&pages, &visitor, "/dashboard", question).await;

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 
 use domain::attempt::AttemptState;
 use domain::ids::{DestinationId, EventId};
-use engine::ports::{Replay, ResentEvents, Which};
+use domain::search::Sought;
+use engine::ports::{EventFilter, Replay, ResentEvents, Which, no_event_by};
 
 use super::replays::{REPLAYS_AT_ONCE, checked_share};
 use super::{BegunReplays, Service, ServiceError, rules};
@@ -61,13 +62,36 @@ impl Service {
         share: Option<f64>,
     ) -> Result<Replay, ServiceError> {
         let share = checked_share(share)?;
-        check_resend(&which)?;
+        check(&which)?;
         self.create_replay(Which::Events(to, which), share).await
+    }
+
+    /// Refuses what finds nothing or makes no sense, before anybody is asked whether he is
+    /// sure.
+    pub async fn check_resend(&self, which: &ResentEvents) -> Result<(), ServiceError> {
+        check(which)?;
+        let Some(text) = which.text.as_deref() else {
+            return Ok(());
+        };
+        if Sought::by(text, None) != Sought::Nothing {
+            return Ok(());
+        }
+        // No part of an id: it has to stand for an event as a key, and only the store knows.
+        let filter = EventFilter {
+            text: Some(text.to_owned()),
+            ..EventFilter::default()
+        };
+        let overview = &self.reading.overview;
+        let found = overview.find_events(self.tenant, &filter, None, 1).await?;
+        match found.events.is_empty() {
+            true => Err(no_event_by(text).into()),
+            false => Ok(()),
+        }
     }
 }
 
-/// Refuses what finds nothing or makes no sense, before anybody is asked whether he is sure.
-pub fn check_resend(which: &ResentEvents) -> Result<(), ServiceError> {
+/// What can be told without the store.
+fn check(which: &ResentEvents) -> Result<(), ServiceError> {
     rules::wanted_type(which.event_type.as_deref())?;
     rules::sought(which.text.as_deref())?;
     rules::span(Some(which.since), which.until)?;

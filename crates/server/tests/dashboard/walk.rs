@@ -175,6 +175,11 @@ async fn what_was_missed_is_sent_again(world: &World) {
     assert!(asked.text.contains("has missed?"), "{}", asked.text);
     let wrong = world.post(&visitor, &path, &[("hours", "25")]).await;
     assert_eq!(wrong.status, 422);
+    let text = |text| [("hours", "24"), ("text", text)];
+    let asked = world.post(&visitor, &path, &text(&event)).await;
+    assert!(asked.text.contains("has missed?"), "{}", asked.text);
+    let nothing = world.post(&visitor, &path, &text("order-4711")).await;
+    assert_eq!(nothing.status, 422, "it is not asked about");
     let sure = [("hours", "24"), ("sure", "yes")];
     let begun = world.post(&visitor, &path, &sure).await;
     assert_eq!(begun.status, 303, "{}", begun.text);

@@ -5,7 +5,7 @@ use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
 use crate::walk;
-use crate::world::{ADMIN, World};
+use crate::world::{ADMIN, Answer, Tenant, World};
 
 const URL: &str = "https://example.com/customer";
 
@@ -19,6 +19,65 @@ fn names(list: &Value) -> Vec<&str> {
     all.map(|one| one["name"].as_str().unwrap()).collect()
 }
 
+/// What `?tenant=` lists, by the name of the list and of what tells its rows apart; and one
+/// that the tenant has.
+fn lists(tenant: &Tenant) -> [(&'static str, &'static str, &str); 12] {
+    [
+        ("attempts", "id", &tenant.attempt),
+        ("compliance", "id", &tenant.destination),
+        ("dead-letters", "id", &tenant.dead_letter),
+        ("destinations", "id", &tenant.destination),
+        ("events", "id", &tenant.event),
+        ("limit-groups", "members", &tenant.dying),
+        ("limit-requests", "id", &tenant.limit_request),
+        ("notice-addresses", "id", &tenant.notice_address),
+        (
+            "operational-destinations",
+            "destination_id",
+            &tenant.destination,
+        ),
+        ("operational-events", "destination_id", &tenant.dying),
+        ("replays", "id", &tenant.replay),
+        ("standings", "destination_id", &tenant.destination),
+    ]
+}
+
+/// What tells the rows of such a list apart.
+fn rows(list: &str, by: &str, answer: &Answer) -> Vec<String> {
+    assert_eq!(answer.status, StatusCode::OK, "{list}: {answer:?}");
+    let field = match list {
+        "compliance" => "destinations".to_owned(),
+        _ => list.replace('-', "_"),
+    };
+    let all = answer.json[&field].as_array();
+    let all = all.unwrap_or_else(|| panic!("{list}: {answer:?}"));
+    let of = |row: &Value| match &row[by] {
+        Value::String(text) => text.clone(),
+        Value::Array(one) if one.len() == 1 => one[0].as_str().unwrap().to_owned(),
+        other => other.to_string(),
+    };
+    all.iter().map(of).collect()
+}
+
+/// Each of the two has one, with a name and a limit of its own.
+async fn in_groups(world: &World) {
+    for (tenant, name, most) in [(&world.ours, "ours", 3), (&world.theirs, "theirs", 4)] {
+        let key = Some(tenant.key.as_str());
+        let group = format!("/v1/limit-groups/{name}");
+        let limits = json!({"limits": {"per_second": most}});
+        let made = world.call(key, &Method::PUT, &group, Some(limits)).await;
+        assert_eq!(made.status, StatusCode::OK, "{made:?}");
+        let joins = json!({"limit_group": name});
+        let path = format!("/v1/destinations/{}", tenant.dying);
+        let joined = world.call(key, &Method::PATCH, &path, Some(joins)).await;
+        assert_eq!(joined.status, StatusCode::OK, "{joined:?}");
+        let alerts = json!({"success_percent": 50 + most});
+        let path = "/v1/alerts";
+        let changed = world.call(key, &Method::PATCH, path, Some(alerts)).await;
+        assert_eq!(changed.status, StatusCode::OK, "{changed:?}");
+    }
+}
+
 /// Of another tenant's by the query, for an operator alone.
 pub(crate) async fn an_operator_lists_the_things_of_the_tenant_that_it_names(world: &World) {
     let theirs = &world.theirs;
@@ -27,30 +86,31 @@ pub(crate) async fn an_operator_lists_the_things_of_the_tenant_that_it_names(wor
     let path = format!("/v1/tenants/{}", theirs.id);
     let renamed = world.call(Some(ADMIN), &Method::PATCH, &path, Some(renamed));
     assert_eq!(renamed.await.status, StatusCode::OK);
-    for called in [theirs.id.as_str(), "customer:9", "customer%3A9"] {
-        let events = list(ADMIN, &format!("/v1/events?limit=5&tenant={called}")).await;
-        let found = events.json["events"].as_array().unwrap();
-        assert!(
-            found.iter().any(|one| one["id"] == *theirs.event),
-            "{events:?}"
-        );
-        let destinations = list(ADMIN, &format!("/v1/destinations?tenant={called}")).await;
-        let found = destinations.json["destinations"].as_array().unwrap();
-        let is_theirs = |one: &Value| one["id"] == *theirs.destination;
-        assert!(found.iter().any(is_theirs), "{destinations:?}");
-        for other in [
-            "attempts",
-            "compliance",
-            "dead-letters",
-            "replays",
-            "standings",
-        ] {
-            let answer = list(ADMIN, &format!("/v1/{other}?tenant={called}")).await;
-            assert_eq!(answer.status, StatusCode::OK, "{other}: {answer:?}");
+    in_groups(world).await;
+    for (tenant, called) in [
+        (theirs, theirs.id.as_str()),
+        (theirs, "customer:9"),
+        (theirs, "customer%3A9"),
+        (&world.ours, world.ours.id.as_str()),
+    ] {
+        for (name, by, one) in lists(tenant) {
+            let path = format!("/v1/{name}");
+            let own = rows(name, by, &list(&tenant.key, &path).await);
+            let path = format!("{path}?tenant={called}");
+            let found = rows(name, by, &list(ADMIN, &path).await);
+            assert!(found.iter().any(|row| row == one), "{path}: {found:?}");
+            assert_eq!(found, own, "{path}");
+            let refused = list(&world.ours.key, &path).await;
+            assert_eq!(refused.status, StatusCode::FORBIDDEN, "{refused:?}");
         }
-        let refused = list(&world.ours.key, &format!("/v1/events?tenant={called}")).await;
+        let path = format!("/v1/alerts?tenant={called}");
+        let alerts = list(ADMIN, &path).await;
+        assert_eq!(alerts.json, list(&tenant.key, "/v1/alerts").await.json);
+        let refused = list(&world.ours.key, &path).await;
         assert_eq!(refused.status, StatusCode::FORBIDDEN, "{refused:?}");
     }
+    let ours = list(&world.ours.key, "/v1/alerts").await.json;
+    assert_ne!(list(&theirs.key, "/v1/alerts").await.json, ours);
     for (query, status) in [
         ("tenant=nobody", StatusCode::NOT_FOUND),
         ("tenant=", StatusCode::UNPROCESSABLE_ENTITY),
@@ -63,6 +123,26 @@ pub(crate) async fn an_operator_lists_the_things_of_the_tenant_that_it_names(wor
     let own = list(ADMIN, "/v1/destinations").await;
     let found = own.json["destinations"].as_array().unwrap();
     assert!(!found.iter().any(|one| one["id"] == *theirs.destination));
+}
+
+/// Whatever else its query names: also the own tenant, which is as good as another.
+pub(crate) async fn a_tenant_that_is_named_is_the_one_that_is_looked_at(world: &World) {
+    let home = engine::ports::DEFAULT_TENANT.to_string();
+    let dying = &world.theirs.dying;
+    let list = async |path: &str| world.call(Some(ADMIN), &Method::GET, path, None).await;
+    for called in [home.as_str(), world.ours.id.as_str()] {
+        for name in ["attempts", "dead-letters", "events"] {
+            let path = format!("/v1/{name}?tenant={called}&destination_id={dying}");
+            let found = rows(name, "id", &list(&path).await);
+            assert!(found.is_empty(), "{path}: {found:?}");
+        }
+        let path = format!("/v1/compliance?tenant={called}&destination_id={dying}");
+        let audit = list(&path).await;
+        assert_eq!(audit.status, StatusCode::NOT_FOUND, "{path}: {audit:?}");
+    }
+    let path = format!("/v1/compliance?destination_id={dying}");
+    let found = rows("compliance", "id", &list(&path).await);
+    assert_eq!(found, [dying.as_str()], "by itself it is whoever's it is");
 }
 
 /// By our id or by its own; and what it makes there is that tenant's and nobody else's.

@@ -104,8 +104,10 @@ on_both! {
     walk::the_owner_gets_through
     walk::an_operator_reaches_what_a_path_names
     walk::an_operators_tenant_reaches_nothing_without_the_scope
+    walk::a_tenant_is_named_for_lists_alone
     acting::a_platforms_key_acts_for_the_tenant_that_it_names
     acting::an_operator_lists_the_things_of_the_tenant_that_it_names
+    acting::a_tenant_that_is_named_is_the_one_that_is_looked_at
     acting::who_acts_may_do_what_a_customer_may_and_no_more
     acting::what_is_put_twice_is_one_thing
     acting::a_name_is_taken_until_what_has_it_is_gone

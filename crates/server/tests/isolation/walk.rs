@@ -674,6 +674,33 @@ pub(crate) async fn an_operator_reaches_what_a_path_names(world: &World) {
     }
 }
 
+/// What is no list is not answered of the own tenant as if none had been named.
+pub(crate) async fn a_tenant_is_named_for_lists_alone(world: &World) {
+    let document = serde_json::to_value(server::api::openapi()).unwrap();
+    let is_named = |row: &Row| {
+        let method = row.method().as_str().to_ascii_lowercase();
+        let parameters = &document["paths"][row.template()][&method]["parameters"];
+        let mut parameters = parameters.as_array().into_iter().flatten();
+        parameters.any(|one| one["name"] == "tenant" && one["in"] == "query")
+    };
+    let theirs = &world.theirs;
+    let mut lists = 0;
+    for row in ROWS.iter().filter(|row| row.scope() != Scope::Admin) {
+        let (path, body) = row.of(theirs);
+        let path = format!("{path}?tenant={}", theirs.id);
+        let answer = world.call(Some(ADMIN), &row.method(), &path, body).await;
+        if is_named(row) {
+            assert_eq!(answer.status, StatusCode::OK, "{}: {answer:?}", row.route);
+            lists += 1;
+            continue;
+        }
+        let refused = StatusCode::UNPROCESSABLE_ENTITY;
+        assert_eq!(answer.status, refused, "{}: {answer:?}", row.route);
+        assert_eq!(answer.json["field"], "tenant", "{}", row.route);
+    }
+    assert_eq!(lists, 13);
+}
+
 /// The scope is what reaches: another key of the operator's own tenant is answered of
 /// what there is as of what never was.
 pub(crate) async fn an_operators_tenant_reaches_nothing_without_the_scope(world: &World) {

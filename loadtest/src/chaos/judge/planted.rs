@@ -401,6 +401,16 @@ fn a_window_over_of_a_limit_group_is_found() {
     assert!(kept.is_empty(), "two of each");
     let over = broken(|evidence| evidence.run.groups.push(group(3)));
     assert_eq!(over, ["window", "wire"]);
+    // Claimed before the second is over, and sent after it.
+    let claimed = broken(|evidence| {
+        evidence.run.groups.push(group(4));
+        evidence.changes[0].effective = per_second(3);
+        let claimed_at = &mut evidence.rows[8].claimed_at;
+        *claimed_at = claimed_at.map(|at| at - 400_000);
+        let timestamp = &mut evidence.receipts[8].timestamp;
+        *timestamp = timestamp.map(|at| at - 1);
+    });
+    assert_eq!(claimed, ["window"]);
     // One of them may do three, and then there are five.
     let received = |proxied: bool| {
         broken(|evidence| {

@@ -23,8 +23,8 @@
 //!
 //! A batch is one start, that of its first event; the others are carried.
 //!
-//! A **limit group** is judged as a destination is, by what all of its members started and
-//! got; at receivers where no proxy is before any of them.
+//! A **limit group** is judged as a destination is, by what all of its members claimed,
+//! started and got; at receivers where no proxy is before any of them.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -110,6 +110,9 @@ pub(super) fn judge(case: &Case<'_>, timeline: &Timeline, judgement: &mut Judgem
             proxied: (evidence.run.destinations.iter())
                 .any(|tried| tried.proxied && group.members.contains(&tried.id)),
         };
+        // Each is within the group's limit when it is admitted, and claims no later than it
+        // starts: the proof is the destinations', over all members.
+        group.judge_claims(case, judgement);
         group.judge_starts(case, judgement);
         look.judge_wire(&group, judgement);
     }

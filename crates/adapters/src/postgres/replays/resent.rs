@@ -96,16 +96,24 @@ struct Looked {
 }
 
 impl Looked {
-    fn at(event: Option<EventId>, since: Option<Timestamp>, until: Option<Timestamp>) -> Self {
+    /// By the one event, or by what ids of those from then until then have in them.
+    fn at(
+        event: Option<EventId>,
+        letters: Option<&str>,
+        (since, until): (Option<Timestamp>, Option<Timestamp>),
+    ) -> Self {
         match event.map(IdRange::only) {
             Some(one) => Self {
                 timed: one,
                 any: one,
             },
-            None => Self {
-                timed: IdRange::between(since, until),
-                any: IdRange::ALL,
-            },
+            None => {
+                let any = letters.map_or(IdRange::ALL, IdRange::of_letters);
+                Self {
+                    timed: IdRange::between(since, until).and(any),
+                    any,
+                }
+            }
         }
     }
 }
@@ -140,7 +148,7 @@ pub(super) async fn create(
                 .map(AttemptState::as_str),
         )
         .bind(status.map(|status| i32::from(status.number())))
-        .bind(text)
+        .bind(&text)
         .execute(&mut *transaction)
         .await?;
     if created.rows_affected() == 0 {
@@ -150,7 +158,7 @@ pub(super) async fn create(
             false => "destination",
         }));
     }
-    let looked = Looked::at(event, since, until);
+    let looked = Looked::at(event, text.as_deref(), (since, until));
     total(&mut transaction, tenant, new.id, (&looked, since)).await?;
     skipped(&mut transaction, new.id, &looked).await?;
     transaction.commit().await?;
@@ -364,8 +372,8 @@ pub(super) async fn take(
     let time = Timestamp::from_micros;
     let looked = Looked::at(
         replay.event_id.map(EventId),
-        replay.died_from.map(time),
-        Some(time(replay.died_before)),
+        replay.event_text.as_deref(),
+        (replay.died_from.map(time), Some(time(replay.died_before))),
     );
     let row: Row = sqlx::query_as(AssertSqlSafe(moved()))
         .bind(replay.id)

@@ -127,11 +127,19 @@ const GONE: &str = "
     where id = ?1 and event_id is not null and done = 0
         and not exists (select 1 from events e where e.id = replays.event_id)";
 
-/// Where a replay looks.
-fn looked_at(event: Option<EventId>, since: Option<i64>, until: Option<i64>) -> IdRange {
-    let time = |micros: Option<i64>| micros.map(Timestamp::from_micros);
-    let between = || IdRange::between(time(since), time(until));
-    event.map_or_else(between, IdRange::only)
+/// Where a replay looks: by the one event, or by what ids of those from then until then have
+/// in them.
+fn looked_at(
+    event: Option<EventId>,
+    letters: Option<&str>,
+    (since, until): (Option<i64>, i64),
+) -> IdRange {
+    if let Some(event) = event {
+        return IdRange::only(event);
+    }
+    let until = Some(Timestamp::from_micros(until));
+    let between = IdRange::between(since.map(Timestamp::from_micros), until);
+    letters.map_or(between, |letters| between.and(IdRange::of_letters(letters)))
 }
 
 /// Begins one at a destination that is there.
@@ -167,10 +175,11 @@ pub(super) fn create(
             .and_then(|which| which.state)
             .map(AttemptState::as_str),
         (which.and_then(|which| which.status)).map(SoughtStatus::number),
-        text,
+        &text,
     );
     execute(tx, INSERT, row)?;
-    let ids = looked_at(event, Some(since), Some(until.as_micros()));
+    let span = (Some(since), until.as_micros());
+    let ids = looked_at(event, text.as_deref(), span);
     let (from, before) = (ids.from.to_string(), ids.before.to_string());
     let total = format!(
         "-- create_replay: how many events match
@@ -242,7 +251,8 @@ pub(super) fn take(
 }
 
 fn examined(tx: &Transaction<'_>, replay: &Running) -> Result<Vec<(String, bool)>, Fault> {
-    let ids = looked_at(replay.event, replay.died_from, Some(replay.died_before));
+    let span = (replay.died_from, replay.died_before);
+    let ids = looked_at(replay.event, replay.event_text.as_deref(), span);
     let params = (
         &replay.id,
         ids.from.to_string(),

@@ -1,7 +1,8 @@
 //! `paceline event tail`: events as they come.
 //!
 //! It asks for what was accepted lately, and prints what it has not seen. Each look goes
-//! a few seconds further back than the newest it knows: requests commit in any order.
+//! a few seconds further back than the newest event of all, whether or not that is looked
+//! for: requests commit in any order, and what is looked for may be rare.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -52,9 +53,7 @@ pub(super) async fn run(args: Tail) -> anyhow::Result<()> {
         Some(since) => seen.newest = Some(since + BACK),
         // What is there already is not new.
         None => {
-            let there = page(&client, &query, (None, 1)).await?.events;
-            seen.see(&there);
-            seen.newest.get_or_insert_with(now);
+            seen.newest = Some(newest(&client, &seen).await?.unwrap_or_else(now));
             look(&client, &query, &mut seen).await?;
         }
     }
@@ -77,7 +76,7 @@ pub(super) async fn run(args: Tail) -> anyhow::Result<()> {
 /// What is known of what has come.
 #[derive(Debug, Default)]
 struct Seen {
-    /// When the newest was accepted.
+    /// When the newest of all was accepted.
     newest: Option<DateTime<Utc>>,
     /// Those that were there when it was looked last.
     ids: HashSet<Uuid>,
@@ -101,13 +100,31 @@ impl Seen {
     fn see(&mut self, looked_at: &[ListedEvent]) -> Vec<ListedEvent> {
         let is_new = |event: &&ListedEvent| !self.ids.contains(&event.id);
         let new = looked_at.iter().rev().filter(is_new).cloned().collect();
-        let times = looked_at
-            .iter()
-            .filter_map(|event| event.created_at.parse().ok());
-        self.newest = self.newest.max(times.max());
+        self.newest = self.newest.max(accepted(looked_at));
         self.ids = looked_at.iter().map(|event| event.id).collect();
         new
     }
+
+    /// All was looked at that was accepted until then, whatever was found.
+    fn looked_until(&mut self, newest: Option<DateTime<Utc>>) {
+        self.newest = self.newest.max(newest);
+    }
+}
+
+/// When the newest of them was accepted.
+fn accepted(events: &[ListedEvent]) -> Option<DateTime<Utc>> {
+    let times = events
+        .iter()
+        .filter_map(|event| event.created_at.parse().ok());
+    times.max()
+}
+
+/// When the newest event of all was accepted, as far back as a look goes.
+async fn newest(client: &Client, seen: &Seen) -> anyhow::Result<Option<DateTime<Utc>>> {
+    let since = seen.since().map(|since| ("since", since));
+    let all: Vec<(&'static str, String)> = since.into_iter().collect();
+    let there = page(client, &all, (None, 1)).await?;
+    Ok(accepted(&there.events))
 }
 
 /// By the clock of this machine.
@@ -120,19 +137,31 @@ async fn look(
     query: &[(&'static str, String)],
     seen: &mut Seen,
 ) -> anyhow::Result<Vec<ListedEvent>> {
+    // Before the look, so that it has looked at all that is older; where all is looked for,
+    // it says so itself.
+    let newest_of_all = match query.is_empty() {
+        true => None,
+        false => newest(client, seen).await?,
+    };
     let mut query = query.to_vec();
     query.extend(seen.since().map(|since| ("since", since)));
-    let (mut found, mut before) = (Vec::new(), None);
-    for _ in 0..MAX_PAGES {
+    let (mut found, mut before, mut pages) = (Vec::new(), None, 0);
+    loop {
         let page = page(client, &query, (before, MAX_EVENTS_LISTED as usize)).await?;
         found.extend(page.events);
         before = page.next;
+        pages += 1;
         if before.is_none_or(|next| seen.is_long_past(next)) {
-            return Ok(seen.see(&found));
+            break;
+        }
+        if pages == MAX_PAGES {
+            output::aside("more came than are printed: only the newest are");
+            break;
         }
     }
-    output::aside("more came than are printed: only the newest are");
-    Ok(seen.see(&found))
+    let new = seen.see(&found);
+    seen.looked_until(newest_of_all);
+    Ok(new)
 }
 
 #[cfg(test)]
@@ -192,5 +221,32 @@ mod tests {
         // Nothing came for a while.
         assert_eq!(new(&seen.see(&[event(7, 12)])), []);
         assert_eq!(new(&seen.see(&[])), []);
+    }
+
+    #[test]
+    fn the_newest_is_so_by_when_it_was_accepted() {
+        let noon = |second: i64| {
+            let noon = "2026-01-31T12:00:00Z".parse::<DateTime<Utc>>().unwrap();
+            noon + TimeDelta::seconds(second)
+        };
+        assert_eq!(accepted(&[]), None);
+        // An id may be older than others and its event younger: it was in an outbox.
+        assert_eq!(accepted(&[event(7, 12), event(5, 30)]), Some(noon(30)));
+        let mut seen = Seen::default();
+        seen.see(&[event(5, 10)]);
+        // What is older than what is known takes nothing back.
+        seen.see(&[event(4, 3)]);
+        assert_eq!(seen.newest, Some(noon(10)));
+    }
+
+    #[test]
+    fn what_is_not_looked_for_moves_a_look_on() {
+        let mut seen = Seen::default();
+        seen.see(&[event(5, 10)]);
+        seen.looked_until(Some("2026-01-31T12:00:40Z".parse().unwrap()));
+        assert_eq!(seen.since().unwrap(), "2026-01-31T12:00:35.000000Z");
+        seen.looked_until(None);
+        seen.see(&[]);
+        assert_eq!(seen.since().unwrap(), "2026-01-31T12:00:35.000000Z");
     }
 }
