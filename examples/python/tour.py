@@ -2,8 +2,9 @@
 
     python tour.py URL
 
-URL is a running Paceline's. The key is in PACELINE_API_KEY. examples/README.md says
-how the client is generated.
+URL is a running Paceline's. The key is in PACELINE_API_KEY; if it is a platform's, the
+tenant that it acts for is in PACELINE_TENANT. examples/README.md says how the client is
+generated.
 """
 
 import os
@@ -56,6 +57,7 @@ def good(answer):
 client = AuthenticatedClient(
     base_url=sys.argv[1],
     token=os.environ["PACELINE_API_KEY"],
+    headers={"Paceline-Tenant": tenant} if (tenant := os.environ.get("PACELINE_TENANT")) else {},
     raise_on_unexpected_status=True,
 )
 server = HTTPServer(("127.0.0.1", 0), Receiver)

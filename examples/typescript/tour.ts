@@ -2,8 +2,9 @@
 //
 //     node tour.js URL
 //
-// URL is a running Paceline's. The key is in PACELINE_API_KEY. examples/README.md says
-// how the client is generated, and how this is compiled.
+// URL is a running Paceline's. The key is in PACELINE_API_KEY; if it is a platform's, the
+// tenant that it acts for is in PACELINE_TENANT. examples/README.md says how the client is
+// generated, and how this is compiled.
 
 import assert from "node:assert/strict";
 import { createServer, type IncomingHttpHeaders } from "node:http";
@@ -21,6 +22,7 @@ const [url] = process.argv.slice(2);
 const client = createClient({
   url: url ?? "http://127.0.0.1:8080",
   key: process.env.PACELINE_API_KEY ?? "",
+  tenant: process.env.PACELINE_TENANT,
 });
 
 // Hands on the first that arrives: verifying needs the secret, which comes later.

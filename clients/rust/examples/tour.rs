@@ -5,7 +5,8 @@
 //! ```
 //!
 //! URL is a running Paceline's that may deliver to this machine. The key is in
-//! `PACELINE_API_KEY`.
+//! `PACELINE_API_KEY`; if it is a platform's, the tenant that it acts for is in
+//! `PACELINE_TENANT`.
 
 use std::error::Error;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -31,7 +32,10 @@ const POLLS: usize = 100;
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Failure> {
     let url = env::args().nth(1).ok_or("usage: tour URL")?;
-    let client = Client::new(&url, &env::var("PACELINE_API_KEY")?)?;
+    let mut client = Client::new(&url, &env::var("PACELINE_API_KEY")?)?;
+    if let Ok(tenant) = env::var("PACELINE_TENANT") {
+        client = client.for_tenant(&tenant)?;
+    }
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let hooks = format!("http://{}/hooks", listener.local_addr()?);
     let (arrive, arrived) = mpsc::channel();

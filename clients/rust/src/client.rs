@@ -66,7 +66,7 @@ impl Client {
     }
 
     /// The same client, acting for one tenant: for a key of the scope `platform`. By
-    /// the tenant's id, or by your own as `external:ID`.
+    /// the tenant's id, or by the one that you have given it.
     ///
     /// # Errors
     ///
@@ -151,7 +151,7 @@ mod tests {
     #[test]
     fn a_key_is_not_shown() {
         let client = Client::new("http://localhost:8080", "very-secret").expect("both are fine");
-        let acting = client.for_tenant("external:shop").expect("an id");
+        let acting = client.for_tenant("shop").expect("an id");
         assert!(!format!("{acting:?}").contains("very-secret"));
     }
 

@@ -14,7 +14,7 @@ export interface Options {
   url: string;
   /** An API key. */
   key: string;
-  /** Whom a key of the scope `platform` acts for: an id, or your own as `external:ID`. */
+  /** Whom a key of the scope `platform` acts for: by its id, or by the one that you have given it. */
   tenant?: string;
 }
 

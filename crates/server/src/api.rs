@@ -160,6 +160,7 @@ impl App {
     components(schemas(bulk::BulkEnd)),
     tags(
         (name = "destinations", description = "Endpoints with their own limits."),
+        (name = "limit groups", description = "One exact limit that several destinations have together."),
         (name = "events", description = "Payloads, accepted once and delivered at least once."),
         (name = "event types", description = "What the platform says of the types of its events."),
         (name = "operations", description = "What operators must know, and who is told."),

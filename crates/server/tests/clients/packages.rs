@@ -50,9 +50,20 @@ fn package(folder: &Path, ending: &str) -> PathBuf {
     one.clone()
 }
 
+/// By the platform's key, for a tenant by the platform's own id, whose destination it is.
 #[track_caller]
 fn toured(command: &mut Command, site: &Site) {
-    let said = done(command.arg(site.url()).env("PACELINE_API_KEY", KEY));
+    let tenant = "shop";
+    site.put(
+        &format!("/v1/tenants/{tenant}"),
+        &json!({"name": "The shop"}),
+    );
+    command.arg(site.url()).env("PACELINE_API_KEY", KEY);
+    let said = done(command.env("PACELINE_TENANT", tenant));
+    let theirs = site.acting(tenant, "GET", "/v1/destinations", &json!({}));
+    assert_eq!(theirs["destinations"].as_array().unwrap().len(), 1);
+    let ours = site.get("/v1/destinations");
+    assert_eq!(ours["destinations"], json!([]), "it acted for the tenant");
     let words: Vec<_> = said.lines().zip(STATIONS).collect();
     assert_eq!(words.len(), STATIONS.len(), "{said}");
     for (line, station) in words {
