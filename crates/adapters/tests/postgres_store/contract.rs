@@ -15,22 +15,22 @@ use contract::tallies::TalliesWorld;
 use contract::tenants::TenantWorld;
 use domain::time::Timestamp;
 use engine::ports::Store;
-use sqlx::{Connection, PgConnection};
+use sqlx::PgConnection;
 
 use crate::answers::any_answer_is_recorded;
-use crate::database::Database;
+use crate::database::{Database, Shell};
 
 struct Door {
-    url: String,
+    shell: Shell,
     store: PostgresStore,
 }
 
 #[async_trait]
 impl Backdoor for Door {
     async fn sql(&self, statement: &str) -> Result<(), String> {
-        let mut user = PgConnection::connect(&self.url).await.unwrap();
         let statement = sqlx::raw_sql(sqlx::AssertSqlSafe(statement.to_owned()));
-        let done = statement.execute(&mut user).await;
+        let done = async |user: &mut PgConnection| statement.execute(user).await;
+        let done = self.shell.ask(done).await;
         done.map(|_| ()).map_err(|error| error.to_string())
     }
 
@@ -65,7 +65,7 @@ pub(crate) fn world_of(database: &Database) -> World {
 /// One over `store`, with a user's shell at `url`.
 pub(crate) fn world_at(url: &str, store: PostgresStore) -> World {
     let door = Arc::new(Door {
-        url: url.to_owned(),
+        shell: Shell::at(url),
         store: store.clone(),
     });
     World::new(Arc::new(store), door)

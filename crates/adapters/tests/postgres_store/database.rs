@@ -2,10 +2,10 @@
 //! `PACELINE_TEST_DATABASE_URL` names.
 
 use std::fmt::Debug;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use adapters::postgres::{PostgresOptions, PostgresStore};
-use adapters::shell::psql;
 use bytes::Bytes;
 use domain::event::{Audience, NewEvent, Timing};
 use domain::handshake::Handshake;
@@ -14,7 +14,7 @@ use domain::permit::Permit;
 use domain::policy::LimitSettings;
 use domain::share::Room;
 use engine::ports::{Catalog, DEFAULT_TENANT, Heartbeat, NewDestination, Run, RunResult, Store};
-use sqlx::{Connection, PgConnection};
+use sqlx::{Connection, Executor, PgConnection};
 use uuid::Uuid;
 
 use crate::scratch::Scratch;
@@ -28,7 +28,40 @@ const DAY: &str = "select ensure_day('events', '2037-07-04')";
 pub(crate) struct Database {
     pub(crate) store: PostgresStore,
     pub(crate) url: String,
+    shell: Shell,
     _scratch: Scratch,
+}
+
+/// A user's own tool at a database, one statement after another. To start a session takes
+/// the server longer than most of these statements, so one that is done is used again.
+pub(crate) struct Shell {
+    url: String,
+    idle: Mutex<Vec<PgConnection>>,
+}
+
+impl Shell {
+    pub(crate) fn at(url: &str) -> Self {
+        Self {
+            url: url.to_owned(),
+            idle: Mutex::default(),
+        }
+    }
+
+    /// What is asked in a session that nobody else is in meanwhile.
+    pub(crate) async fn ask<T>(&self, ask: impl AsyncFnOnce(&mut PgConnection) -> T) -> T {
+        let idle = self.idle.lock().unwrap().pop();
+        let mut session = match idle {
+            Some(session) => session,
+            None => PgConnection::connect(&self.url).await.unwrap(),
+        };
+        let answer = ask(&mut session).await;
+        // As it was, but for its prepared statements.
+        let reset = "reset role; reset all; discard temp; select pg_advisory_unlock_all()";
+        if !session.is_in_transaction() && session.execute(reset).await.is_ok() {
+            self.idle.lock().unwrap().push(session);
+        }
+        answer
+    }
 }
 
 /// Measures pages up to nine times, until `holds` is true of them: what others do to
@@ -62,10 +95,6 @@ impl Database {
     }
 
     async fn at(scratch: Scratch) -> Self {
-        // Sessions add what they have counted when they like, so that one would be
-        // measured for another; and autovacuum, which goes by it, stays away.
-        let sql = format!("alter database {} set track_counts = off", scratch.name);
-        psql(&scratch.server, &sql).await.unwrap();
         let options = PostgresOptions {
             url: scratch.url(),
             max_connections: 12,
@@ -73,6 +102,7 @@ impl Database {
         Self {
             store: PostgresStore::connect(options).await.unwrap(),
             url: scratch.url(),
+            shell: Shell::at(&scratch.url()),
             _scratch: scratch,
         }
     }
@@ -187,9 +217,9 @@ impl Database {
 
     /// One number that a query answers.
     pub(crate) async fn number(&self, sql: &str) -> i64 {
-        let mut user = self.user().await;
         let query = sqlx::query_scalar(sqlx::AssertSqlSafe(sql.to_owned()));
-        query.fetch_one(&mut user).await.unwrap()
+        let number = async |user: &mut PgConnection| query.fetch_one(user).await;
+        self.shell.ask(number).await.unwrap()
     }
 
     /// Pages of tables and indexes touched by this on a connection of its own,
@@ -233,13 +263,15 @@ impl Database {
 
     /// Runs SQL as a user.
     pub(crate) async fn sql(&self, sql: &str) {
-        run(&mut self.user().await, sql.to_owned()).await;
+        let run = async |user: &mut PgConnection| run(user, sql.to_owned()).await;
+        self.shell.ask(run).await;
     }
 
     /// Runs SQL that must be refused.
     pub(crate) async fn refused(&self, sql: &str) -> sqlx::Error {
         let query = sqlx::raw_sql(sqlx::AssertSqlSafe(sql.to_owned()));
-        query.execute(&mut self.user().await).await.unwrap_err()
+        let refused = async |user: &mut PgConnection| query.execute(user).await;
+        self.shell.ask(refused).await.unwrap_err()
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::{Arc, Weak};
 
 use adapters::postgres::{PostgresOptions, PostgresStore};
 use adapters::shell::psql;
+use sqlx::{AssertSqlSafe, Connection, PgConnection};
 use tokio::sync::Mutex;
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -42,12 +43,18 @@ impl Scratch {
             .expect("PACELINE_TEST_DATABASE_URL names the server to test on");
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("paceline_test_{}_{number}", std::process::id());
-        // No two in one statement: none of them may be in a transaction with another.
+        let mut admin = PgConnection::connect(&server)
+            .await
+            .expect("the test server answers");
         for sql in [
             format!("drop database if exists {name} with (force)"),
             format!("create database {name} {options}"),
+            // Sessions add what they have counted when they like, so that one would be
+            // measured for another; and autovacuum, which goes by it, stays away.
+            format!("alter database {name} set track_counts = off"),
         ] {
-            psql(&server, &sql).await.expect("the test server answers");
+            let sql = sqlx::raw_sql(AssertSqlSafe(sql));
+            sql.execute(&mut admin).await.unwrap();
         }
         Self {
             server,

@@ -40,8 +40,8 @@ fn expected([customers, events]: [u32; 2]) -> Vec<String> {
     ]
 }
 
-/// What the issue is done when: fifty customers with three endpoints each and 10,000 events,
-/// with one key; and one of these customers mends an endpoint of his in a browser.
+/// Three endpoints each and 10,000 events, with one key; and in a browser one of these
+/// customers mends an endpoint of his.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_platform_onboards_fifty_customers_and_one_of_them_mends_his_endpoint() {
     let site = Site::start();
