@@ -71,12 +71,13 @@ fn toured(command: &mut Command, site: &Site) {
     }
 }
 
-/// Unpacked without the folder that all of it is in.
+/// Unpacked without the folder that all of it is in, as of now: the files of a crate are all
+/// of one day of 2006, and cargo would take what it built of an earlier one.
 #[track_caller]
 fn unpacked(package: &Path, into: &Path) {
     fs::create_dir_all(into).unwrap();
     let mut tar = Command::new("tar");
-    tar.arg("-xzf")
+    tar.arg("-xzmf")
         .arg(package)
         .args(["--strip-components", "1", "-C"]);
     done(tar.arg(into));
