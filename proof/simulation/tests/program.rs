@@ -1,5 +1,7 @@
 //! Tests of the program as it is called.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::process::{Command, Output};
 
 fn simulation(arguments: &[&str]) -> Output {
