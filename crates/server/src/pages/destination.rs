@@ -199,7 +199,7 @@ pub(super) async fn show(
     Query(query): Query<Done>,
 ) -> Result<Html<String>, Refused> {
     let cancelled = words::large(query.cancelled.parse().unwrap_or(0));
-    let cancelled = format!("Cancelled: {cancelled} deliveries that waited.");
+    let cancelled = format!("Deliveries cancelled: {cancelled}.");
     let notice = match query.done.as_str() {
         "limits" => "The new limits are in force.",
         "requested" => "Asked. An operator will decide; until then the limits stay as they are.",
