@@ -89,11 +89,7 @@ struct Page {
     notice: &'static str,
 }
 
-impl typed::Again for Page {
-    fn say(&mut self, problem: String) {
-        self.problem = Some(problem);
-    }
-}
+typed::again!(Page);
 
 /// What the form of its alerts is filled with.
 fn values_of_alerts(settings: &AlertSettings) -> Fields {
