@@ -107,10 +107,11 @@ fn draft(fields: &Fields) -> Result<CancelDraft, Refused> {
     })
 }
 
-/// What a form says to go on with the same.
-fn said(draft: &CancelDraft) -> Vec<(&'static str, String)> {
+/// What a form says to go on with the same, where so many are cancelled by now.
+fn said(draft: &CancelDraft, cancelled: u32) -> Vec<(&'static str, String)> {
     let before = draft.accepted_before.map(|at| at.as_micros().to_string());
     let all = [
+        (CANCELLED, Some(cancelled.to_string())),
         ("type", draft.event_type.clone()),
         ("accepted_before", before),
         ("after", draft.after.map(|after| after.to_string())),
@@ -136,7 +137,7 @@ fn cancelling_all(destination: &Destination, waiting: &str, draft: &CancelDraft)
                 .to_owned(),
         ],
         action: format!("{back}/cancel"),
-        fields: said(draft),
+        fields: said(draft, 0),
         button: "Cancel them",
         back,
     }
@@ -150,7 +151,7 @@ fn going_on(destination: &Destination, cancelled: u32, draft: &CancelDraft) -> Q
             "{cancelled} are cancelled by now, and there may be more."
         )],
         action: format!("{back}/cancel"),
-        fields: [said(draft), vec![(CANCELLED, cancelled.to_string())]].concat(),
+        fields: said(draft, cancelled),
         button: "Go on",
         back,
     }
@@ -172,8 +173,9 @@ mod tests {
             accepted_before: Some(Timestamp::from_micros(1_769_860_800_000_000)),
             after: Some(CancelCursor(CancelFrom::Admitted(AttemptId(7)))),
         };
-        let fields: Fields = said(&begun).into_iter().collect();
+        let fields: Fields = said(&begun, 200_000).into_iter().collect();
         assert_eq!(draft(&fields).unwrap(), begun);
+        assert_eq!(fields.text(CANCELLED), "200000", "and counted");
         assert_eq!(draft(&Fields::default()).unwrap(), CancelDraft::default());
         for (name, text) in [("accepted_before", "noon"), ("after", "first:x")] {
             let wrong = draft(&Fields::from([(name, text.to_owned())]));
