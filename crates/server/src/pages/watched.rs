@@ -12,6 +12,7 @@ use domain::watch::AlertSettings;
 use engine::ports::{AlertsChange, AlertsView, BreakerChange, HealthView};
 use serde::Deserialize;
 
+use super::alerts::Whose;
 use super::destination::parsed;
 use super::frame::{Frame, rendered};
 use super::refused::Refused;
@@ -81,6 +82,8 @@ struct Page {
     frame: Frame,
     id: DestinationId,
     name: String,
+    /// Where it stands who is told.
+    told: String,
     /// What is so now, a sentence each.
     now: Vec<String>,
     alerts: Form,
@@ -150,6 +153,7 @@ async fn page(
         frame: Frame::of(pages, visitor, ("Alerts and breaker", "/dashboard")).await?,
         id,
         name: destination.called().to_owned(),
+        told: Whose::of(visitor).path,
         now: now(&alerts, &health),
         alerts: form(Part::Alerts, values_of_alerts(&alerts.settings), &ALERTS),
         breaker: form(Part::Breaker, values_of_breaker(&health.settings), &BREAKER),

@@ -238,7 +238,7 @@ async fn watched(world: &World, key: &str, id: &str) -> [Value; 6] {
 
 /// Each form sets all that it has, an empty field to its default.
 async fn alerts_and_breaker_are_set(world: &World) {
-    let (_, key, id) = world.tenant("ours", &["manage", "read"]).await;
+    let (tenant, key, id) = world.tenant("ours", &["manage", "read"]).await;
     let visitor = world.sign_in(&key).await;
     let one = format!("/dashboard/destinations/{id}");
     let page = format!("{one}/alerts");
@@ -271,6 +271,14 @@ async fn alerts_and_breaker_are_set(world: &World) {
     assert_eq!(set.headers["location"], format!("{page}?done=breaker"));
     let wanted = [500, 60, 0, 7, 0, 432_000].map(|number| json!(number));
     assert_eq!(watched(world, &key, &id).await, wanted);
+
+    // Who is told stands where its tenant's alerts do.
+    let told = "<a href=\"/dashboard/alerts\">Alerts</a>.</p>";
+    assert!(shown.contains(told), "{shown}");
+    let operator = world.sign_in(ADMIN).await;
+    let shown = world.get(&operator, &page).await.text;
+    let told = format!("<a href=\"/dashboard/tenants/{tenant}/alerts\">Alerts</a>.</p>");
+    assert!(shown.contains(&told), "{shown}");
 
     // Who only reads, reads it.
     let (_, reader, theirs) = world.tenant("theirs", &["read"]).await;
