@@ -33,6 +33,7 @@ mod assets;
 mod attempt;
 mod attempts;
 mod audit;
+mod cancel;
 mod change;
 mod chart;
 mod dead_letters;
@@ -46,6 +47,7 @@ mod fleet;
 mod frame;
 mod guard;
 mod guest;
+mod handshake;
 mod keys;
 mod latency;
 mod limit_groups;
@@ -59,6 +61,7 @@ mod refused;
 mod requests;
 mod resend;
 mod searched;
+mod secrets;
 mod sign_in;
 mod standing;
 mod statistics;
@@ -68,6 +71,7 @@ mod tenants;
 mod tiers;
 mod typed;
 mod visitor;
+mod watched;
 mod words;
 
 /// The largest form, but for those of the catalogue.
@@ -156,22 +160,8 @@ pub fn router(pages: Pages) -> Router {
             "/dashboard/links/{token}",
             get(links::show).post(links::open),
         )
-        .route("/dashboard/destinations", post(edit::create))
-        .route("/dashboard/destinations/new", get(edit::add))
-        .route("/dashboard/destinations/{id}", get(destination::show))
-        .route(
-            "/dashboard/destinations/{id}/edit",
-            get(edit::show).post(edit::save),
-        )
-        .route("/dashboard/destinations/{id}/delete", post(edit::delete))
-        .route("/dashboard/destinations/{id}/trial", post(edit::trial))
-        .route("/dashboard/destinations/{id}/live", get(destination::live))
-        .route("/dashboard/destinations/{id}/attempts", get(attempts::list))
-        .route("/dashboard/destinations/{id}/limits", post(change::limits))
-        .route("/dashboard/destinations/{id}/state", post(change::state))
-        .route("/dashboard/destinations/{id}/secrets", post(change::rotate))
-        .route("/dashboard/destinations/{id}/resend", post(resend::missed))
         .route("/dashboard/attempts/{id}", get(attempt::show))
+        .route("/dashboard/attempts/{id}/cancel", post(cancel::one))
         .route("/dashboard/events", get(events::list))
         .route("/dashboard/events/{id}", get(events::show))
         .route("/dashboard/events/{id}/resend", post(resend::event))
@@ -185,6 +175,7 @@ pub fn router(pages: Pages) -> Router {
         .route("/dashboard/audit", get(audit::show))
         .route("/dashboard/requests", get(requests::list))
         .route("/dashboard/requests/{id}", post(requests::decide))
+        .merge(of_destinations())
         .merge(of_limit_groups())
         .merge(of_event_types())
         .merge(of_tenants())
@@ -197,6 +188,46 @@ pub fn router(pages: Pages) -> Router {
         ))
         .layer(middleware::from_fn_with_state(app, request_id::assign))
         .with_state(pages)
+}
+
+/// Destinations, and what is set of one.
+fn of_destinations() -> Router<Pages> {
+    Router::new()
+        .route("/dashboard/destinations", post(edit::create))
+        .route("/dashboard/destinations/new", get(edit::add))
+        .route("/dashboard/destinations/{id}", get(destination::show))
+        .route(
+            "/dashboard/destinations/{id}/edit",
+            get(edit::show).post(edit::save),
+        )
+        .route("/dashboard/destinations/{id}/delete", post(edit::delete))
+        .route("/dashboard/destinations/{id}/trial", post(edit::trial))
+        .route("/dashboard/destinations/{id}/live", get(destination::live))
+        .route("/dashboard/destinations/{id}/attempts", get(attempts::list))
+        .route("/dashboard/destinations/{id}/limits", post(change::limits))
+        .route("/dashboard/destinations/{id}/state", post(change::state))
+        .route(
+            "/dashboard/destinations/{id}/secrets",
+            post(secrets::rotate),
+        )
+        .route(
+            "/dashboard/destinations/{id}/secrets/{secret}",
+            post(secrets::delete),
+        )
+        .route(
+            "/dashboard/destinations/{id}/handshake",
+            post(handshake::ask),
+        )
+        .route(
+            "/dashboard/destinations/{id}/alerts",
+            get(watched::show).post(watched::alerts),
+        )
+        .route(
+            "/dashboard/destinations/{id}/breaker",
+            post(watched::breaker),
+        )
+        .route("/dashboard/destinations/{id}/cancel", post(cancel::backlog))
+        .route("/dashboard/destinations/{id}/resend", post(resend::missed))
 }
 
 /// Limits that several destinations have together.

@@ -249,9 +249,12 @@ pub(super) async fn show(
     let (event, attempts) = service.event(id).await?;
     let (payload, about_payload) = payload(&service, &visitor, id).await?;
     let names = Names::of(&pages, attempts.iter().map(|one| one.destination)).await?;
-    let named = |attempt: AttemptView| (names.name(attempt.destination), Line::from(attempt));
+    let frame = Frame::of(&pages, &visitor, ("Event", PART)).await?;
+    let named = |attempt: AttemptView| {
+        let name = names.name(attempt.destination);
+        (name, Line::of(attempt, &frame))
+    };
     rendered(&OnePage {
-        frame: Frame::of(&pages, &visitor, ("Event", PART)).await?,
         id,
         event_type: event.event_type.unwrap_or(NONE.to_owned()),
         content_type: event.content_type,
@@ -261,6 +264,7 @@ pub(super) async fn show(
         payload,
         about_payload,
         attempts: attempts.into_iter().map(named).collect(),
+        frame,
     })
 }
 

@@ -512,7 +512,7 @@ async fn a_session_ends_with_its_key(world: &World) {
 }
 
 /// The form of a page that asks, as a browser sends it.
-fn form_of<'a>(page: &'a str, action: &str) -> Vec<(&'a str, &'a str)> {
+pub(crate) fn form_of<'a>(page: &'a str, action: &str) -> Vec<(&'a str, &'a str)> {
     let (_, form) = page.split_once("<ul id=\"does\">").unwrap();
     let (form, _) = form.split_once("</form>").unwrap();
     assert!(form.contains(&format!("action=\"{action}\"")), "{form}");
