@@ -201,7 +201,7 @@ fn preview_page(
         |takes: Option<Duration>| takes.map_or("for ever: its limit is 0".to_owned(), words::span);
     let each = preview.each.into_iter().map(|one| Previewed {
         id: one.destination.id,
-        count: words::large(one.dead_letters),
+        count: words::large(one.count),
         takes: takes(one.takes),
         name: one.destination.called().to_owned(),
     });
@@ -404,7 +404,7 @@ mod tests {
             is_all: false,
             each: vec![PreviewedReplay {
                 destination: destination.clone(),
-                dead_letters: 9_000,
+                count: 9_000,
                 takes,
             }],
             further,
