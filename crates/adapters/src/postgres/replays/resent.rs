@@ -182,7 +182,7 @@ fn resendable_events() -> String {
             join events e on e.id = x.id and e.day = x.day
             cross join (
                 select d.id as destination_id, from_micros($9) as died_from,
-                    coalesce(from_micros($10), 'infinity') as died_before,
+                    least(from_micros($10), statement_timestamp()) as died_before,
                     $11::text as event_type, $12::text as event_text,
                     $13::boolean as only_missed, $14::integer as status,
                     $15::text as attempt_state, null::uuid as event_id

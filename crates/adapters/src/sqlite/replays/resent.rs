@@ -238,7 +238,7 @@ pub(in crate::sqlite) fn resendable(
     which: &ResentEvents,
 ) -> Result<Resendable, Fault> {
     let text = letters(tx, now, tenant, Some(which))?;
-    let until = which.until.unwrap_or(Timestamp::MAX);
+    let until = which.until.unwrap_or(now).min(now);
     let span = (Some(which.since.as_micros()), until.as_micros());
     let ids = looked_at(None, text.as_deref(), span);
     // Those that are counted when it begins, and the older ids that are left out there.
