@@ -208,7 +208,7 @@ fn resending_missed(
     let back = format!("/dashboard/destinations/{}", destination.id);
     let mut does = missed.does("it");
     does.push(format!(
-        "That is {} deliveries, which takes about {}.",
+        "By now {} match, which takes about {}.",
         replay_preview::count(preview, "at least"),
         replay_preview::takes(preview.takes)
     ));
