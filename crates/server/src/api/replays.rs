@@ -49,7 +49,7 @@ pub struct CreateReplay {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct BegunReplays {
     /// One for each destination that has what matches; of all destinations few, or none, of
-    /// those that one request looks at: 100 for dead letters, 20 for events.
+    /// those that one request looks at: 100 for dead letters, 10 for events.
     pub replays: Vec<Replay>,
     /// More destinations are left: repeat the request with this as `after`.
     /// `null` when all is done.

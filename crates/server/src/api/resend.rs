@@ -195,7 +195,7 @@ pub(super) async fn events(
 
 /// Send to all destinations again what each of them has missed, or all that was for it.
 ///
-/// Begins a replay for each where something matches. A request looks at 20 destinations, and
+/// Begins a replay for each where something matches. A request looks at 10 destinations, and
 /// `next` says where to go on. One where more events could match than were looked at has a
 /// replay that may find none.
 #[utoipa::path(post, path = "/v1/events/resend", operation_id = "resend_everywhere",

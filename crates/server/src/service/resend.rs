@@ -13,10 +13,13 @@ use super::{BegunReplays, Everywhere, ReplayPreview, Service, ServiceError, rule
 
 /// Destinations that one request sends events to again, at most: for each of them a store
 /// counts events twice, 10,000 at most, before its replay begins.
-pub const RESENT_TO_AT_ONCE: u32 = 20;
+pub const RESENT_TO_AT_ONCE: u32 = 10;
 
 /// Destinations that a preview of all of them counts for, and a page sends to, at most.
 pub const PREVIEWED_DESTINATIONS: u32 = 100;
+
+/// For so many of these it counts at once, at 500 events each.
+const COUNTED_AT_ONCE: u32 = 20;
 
 impl Service {
     /// Sends an event again to this destination, or to all where it has been before that
@@ -98,7 +101,7 @@ impl Service {
         }
         Ok(BegunReplays {
             replays,
-            next: next(&page),
+            next: next(&page, RESENT_TO_AT_ONCE),
         })
     }
 
@@ -176,8 +179,8 @@ impl Service {
         let (mut looked_at, mut count, mut after) = (0, 0, None);
         loop {
             let catalog = &self.reading.catalog;
-            let page = (catalog.destinations(self.tenant, after, RESENT_TO_AT_ONCE)).await?;
-            after = next(&page);
+            let page = (catalog.destinations(self.tenant, after, COUNTED_AT_ONCE)).await?;
+            after = next(&page, COUNTED_AT_ONCE);
             let mut found = self.resendable(page, which).await?;
             found.counts.retain(|_, matching| *matching > 0);
             (found.places).retain(|place| found.counts.contains_key(&place.id));
@@ -185,7 +188,7 @@ impl Service {
             all.is_all &= found.is_all;
             all.places.append(&mut found.places);
             all.counts.append(&mut found.counts);
-            looked_at += RESENT_TO_AT_ONCE;
+            looked_at += COUNTED_AT_ONCE;
             if after.is_none() || count >= PREVIEWED || looked_at >= PREVIEWED_DESTINATIONS {
                 all.is_all &= after.is_none();
                 return Ok(all);
@@ -217,11 +220,9 @@ impl Service {
     }
 }
 
-/// Where the next page of all destinations begins.
-fn next(page: &[Destination]) -> Option<DestinationId> {
-    let last = page
-        .last()
-        .filter(|_| page.len() >= RESENT_TO_AT_ONCE as usize);
+/// Where the page after one of so many destinations begins.
+fn next(page: &[Destination], limit: u32) -> Option<DestinationId> {
+    let last = page.last().filter(|_| page.len() >= limit as usize);
     last.map(|last| last.id)
 }
 

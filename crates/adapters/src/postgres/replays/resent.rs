@@ -173,13 +173,15 @@ fn resendable_events() -> String {
         "-- resendable
         with examined as materialized ({EXAMINED}),
         since_then as materialized (
-            select e.id, e.day from examined x
-            join events e on e.id = x.id and e.day = x.day
+            select e.* from examined x
+            cross join lateral (
+                select e.id, e.day, e.created_at, e.event_type, e.directed from events e
+                where e.id = x.id and e.day = x.day limit 1
+            ) e
             where e.created_at >= from_micros($9)
         )
         select d.id, (select count(*) from examined) as examined, (
-            select count(*) from since_then x
-            join events e on e.id = x.id and e.day = x.day
+            select count(*) from since_then e
             cross join (
                 select d.id as destination_id, from_micros($9) as died_from,
                     least(from_micros($10), statement_timestamp()) as died_before,
