@@ -58,6 +58,7 @@ mod outcomes;
 mod overview;
 mod preview;
 mod refused;
+mod replay_preview;
 mod requests;
 mod resend;
 mod searched;
@@ -165,6 +166,7 @@ pub fn router(pages: Pages) -> Router {
         .route("/dashboard/events", get(events::list))
         .route("/dashboard/events/{id}", get(events::show))
         .route("/dashboard/events/{id}/resend", post(resend::event))
+        .route("/dashboard/events/resend", post(resend::everywhere))
         .route("/dashboard/dead-letters", get(dead_letters::list))
         .route("/dashboard/replays", post(dead_letters::replay))
         .route("/dashboard/replays/{id}", get(dead_letters::progress))

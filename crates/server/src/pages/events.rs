@@ -16,10 +16,10 @@ use super::names::Names;
 use super::refused::Refused;
 use super::visitor::Visitor;
 use super::words::{self, NONE};
-use super::{Asked, Pages, searched};
+use super::{Asked, Pages, resend, searched};
 use crate::service::{Service, ServiceError};
 
-const PART: &str = "/dashboard/events";
+pub(super) const PART: &str = "/dashboard/events";
 
 /// Events on a page.
 const LINES: u32 = 50;
@@ -140,6 +140,8 @@ struct Page {
     /// What is wrong with the form.
     problem: Option<String>,
     next: Option<String>,
+    resend_spans: [(&'static str, u32); 4],
+    resend_states: Vec<&'static str>,
 }
 
 pub(super) async fn list(
@@ -183,6 +185,8 @@ pub(super) async fn list(
             .collect(),
         problem,
         next,
+        resend_spans: resend::SPANS,
+        resend_states: resend::ends(),
     };
     Ok((status, rendered(&page)?).into_response())
 }

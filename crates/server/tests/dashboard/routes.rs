@@ -184,6 +184,18 @@ const ROUTES: &[Row] = &[
         &[("sure", "yes")],
     ),
     (
+        "POST /dashboard/events/resend",
+        "manage",
+        Own,
+        &[("hours", "24")],
+    ),
+    (
+        "POST /dashboard/events/resend",
+        "manage",
+        Own,
+        &[("hours", "24"), ("sure", "yes")],
+    ),
+    (
         "POST /dashboard/replays",
         "manage",
         Named,

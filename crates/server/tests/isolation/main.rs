@@ -109,6 +109,7 @@ on_both! {
     acting::an_operator_lists_the_things_of_the_tenant_that_it_names
     acting::a_tenant_that_is_named_is_the_one_that_is_looked_at
     acting::who_acts_may_do_what_a_customer_may_and_no_more
+    acting::a_resend_to_all_is_of_the_tenant_that_is_named
     acting::what_is_put_twice_is_one_thing
     acting::a_name_is_taken_until_what_has_it_is_gone
     acting::what_an_event_carries_is_for_those_who_may_see_it
