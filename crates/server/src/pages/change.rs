@@ -8,7 +8,7 @@ use std::time::Duration;
 use axum::extract::{Path, State};
 use axum::response::{Html, IntoResponse, Response};
 use domain::access::Scope;
-use domain::ceiling::Ceiling;
+use domain::ceiling::{Ceiling, LargerBatches};
 use domain::destination::DestinationState;
 use domain::policy::{LimitSettings, Rate};
 use engine::ports::Destination;
@@ -67,7 +67,8 @@ pub(super) async fn limits(
     if is_asked_for {
         let note = fields.get("note").unwrap_or_default().to_owned();
         let service = pages.service(visitor.tenant());
-        service.request_limits(id, change, note).await?;
+        let wanted = (change, LargerBatches::default());
+        service.request_limits(id, wanted, note).await?;
         return Ok(done(id, "requested"));
     }
     if is_above {
