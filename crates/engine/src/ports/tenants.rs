@@ -132,6 +132,9 @@ pub struct Tenant {
     /// What holds: its own, or the tier's; `None` for what each process is
     /// configured with.
     pub effective_ingest_per_second: Option<u32>,
+    /// How many destinations it may have: as its tier says, or as many as it was granted
+    /// beyond that; `None` for no bound.
+    pub effective_max_destinations: Option<u32>,
     /// When it was added.
     pub created_at: Timestamp,
     /// It is being deleted, and how far that is.

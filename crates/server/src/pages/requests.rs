@@ -8,7 +8,7 @@ use axum::response::{Html, Redirect};
 use domain::access::Scope;
 use domain::ceiling::{Ceiling, LargerBatches};
 use domain::ids::DestinationId;
-use engine::ports::{CatalogError, LimitRequest, LimitRequestState, Wanted};
+use engine::ports::{CatalogError, LimitRequest, LimitRequestState, Tenant, Wanted};
 use serde::Deserialize;
 use uuid::Uuid;
 
@@ -84,18 +84,18 @@ pub(super) async fn list(
     let (mut lines, mut tenants) = (Vec::new(), HashMap::new());
     for request in requests {
         let tenant = match tenants.get(&request.tenant) {
-            Some(name) => String::clone(name),
+            Some(known) => Tenant::clone(known),
             None => {
                 let found = pages.0.app.tenancy().tenant(request.tenant).await?;
-                tenants.entry(request.tenant).or_insert(found.name).clone()
+                tenants.entry(request.tenant).or_insert(found).clone()
             }
         };
-        let (name, today) = today(&pages, &request).await?;
+        let (name, today) = today(&pages, &request, &tenant).await?;
         lines.push(Line {
             limits: limits(&request.wanted),
             destination: request.wanted.destination(),
             name,
-            tenant,
+            tenant: tenant.name,
             today,
             at: words::time(request.created_at),
             state: request.state.as_str(),
@@ -135,14 +135,16 @@ async fn form(
     }))
 }
 
+fn so_many(destinations: u32) -> String {
+    format!("{} destinations", words::large(destinations.into()))
+}
+
 fn limits(wanted: &Wanted) -> String {
     let (settings, batches) = match wanted {
         Wanted::Limits {
             settings, batches, ..
         } => (settings, batches),
-        Wanted::Destinations(most) => {
-            return format!("{} destinations", words::large((*most).into()));
-        }
+        Wanted::Destinations(most) => return so_many(*most),
     };
     let batches = words::batch_ceiling(&Ceiling::default().with_batches(*batches));
     match batches.is_empty() {
@@ -152,9 +154,15 @@ fn limits(wanted: &Wanted) -> String {
 }
 
 /// How the destination is called, and what holds today.
-async fn today(pages: &Pages, request: &LimitRequest) -> Result<(String, String), Refused> {
+async fn today(
+    pages: &Pages,
+    request: &LimitRequest,
+    tenant: &Tenant,
+) -> Result<(String, String), Refused> {
     let Some(id) = request.wanted.destination() else {
-        return Ok(("all".to_owned(), words::NONE.to_owned()));
+        let most = tenant.effective_max_destinations;
+        let today = most.map_or(words::NONE.to_owned(), so_many);
+        return Ok(("all".to_owned(), today));
     };
     let destination = pages.0.catalog.destination(request.tenant, id);
     match destination.await {

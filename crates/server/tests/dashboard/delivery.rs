@@ -315,7 +315,11 @@ async fn more_than_the_tier_allows_is_asked_for(world: &World) {
         assert_eq!(asked.status, 303, "{}", asked.text);
     }
     let page = world.get(&customer, path).await.text;
-    for said in ["60 events a request", "1,200 destinations", "one for each"] {
+    for said in [
+        "60 events a request",
+        "<td>10,000 destinations</td><td>1,200 destinations",
+        "one for each",
+    ] {
         assert!(page.contains(said), "{said}: {page}");
     }
     let page = world.get(&operator, path).await.text;

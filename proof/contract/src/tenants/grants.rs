@@ -125,11 +125,17 @@ pub async fn a_tenant_may_have_the_destinations_that_it_is_granted(world: &Tenan
         let port = &world.requests;
         port.decide_limit_request(id, decision, "").await
     };
+    let most = async || {
+        let found = world.tenants.tenant(tenant).await.unwrap();
+        found.effective_max_destinations
+    };
     let request = ask(world, tenant, 2).await;
     decide(request, declined).await.unwrap();
+    assert_eq!(most().await, Some(1));
     refuses(add(tenant).await, "tenant_max_destinations");
     let request = ask(world, tenant, 2).await;
     decide(request, approved).await.unwrap();
+    assert_eq!(most().await, Some(2));
     add(tenant).await.unwrap();
     refuses(add(tenant).await, "tenant_max_destinations");
     refuses(add(other).await, "tenant_max_destinations");
@@ -143,10 +149,13 @@ pub async fn a_tenant_may_have_the_destinations_that_it_is_granted(world: &Tenan
     // Less takes nothing back.
     let request = ask(world, tenant, 1).await;
     decide(request, approved).await.unwrap();
+    assert_eq!(most().await, Some(2));
     allowed(world, Some(3)).await;
+    assert_eq!(most().await, Some(3));
     world.sql(&insert).await;
     refuses(add(tenant).await, "tenant_max_destinations");
     allowed(world, None).await;
+    assert_eq!(most().await, None);
     add(tenant).await.unwrap();
 }
 
