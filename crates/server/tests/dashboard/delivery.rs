@@ -293,6 +293,9 @@ async fn more_than_the_tier_allows_is_asked_for(world: &World) {
     let form = "name=\"batch_events\"";
     let page = world.get(&customer, &leads).await.text;
     assert!(page.contains(form), "{page}");
+    let (_, _, theirs) = world.tenant("theirs", &["read"]).await;
+    let of_theirs = format!("{path}?destination={theirs}");
+    assert_eq!(world.get(&customer, &of_theirs).await.status, 404);
     let page = world.get(&customer, path).await.text;
     assert!(page.contains("More destinations"), "{page}");
     assert!(!page.contains(form), "{page}");
