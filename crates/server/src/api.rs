@@ -281,7 +281,10 @@ fn of_tenants() -> OpenApiRouter<App> {
             limit_groups::delete
         ))
         .routes(routes!(limit_requests::create))
-        .routes(routes!(limit_requests::list))
+        .routes(routes!(
+            limit_requests::list,
+            limit_requests::create_for_tenant
+        ))
         .routes(routes!(limit_requests::list_all))
         .routes(routes!(limit_requests::approve))
         .routes(routes!(limit_requests::decline))

@@ -175,7 +175,10 @@ pub fn router(pages: Pages) -> Router {
         .route("/dashboard/fleet", get(fleet::show))
         .route("/dashboard/fleet/live", get(fleet::live))
         .route("/dashboard/audit", get(audit::show))
-        .route("/dashboard/requests", get(requests::list))
+        .route(
+            "/dashboard/requests",
+            get(requests::list).post(requests::create),
+        )
         .route("/dashboard/requests/{id}", post(requests::decide))
         .merge(of_destinations())
         .merge(of_limit_groups())

@@ -6,7 +6,7 @@
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
 use domain::access::Scope;
-use domain::ceiling::Ceiling;
+use domain::ceiling::{Ceiling, LargerBatches};
 use domain::destination::DestinationState;
 use domain::ids::DestinationId;
 use domain::policy::{LimitSettings, Rate};
@@ -65,7 +65,8 @@ pub(super) async fn limits(
     if is_asked_for {
         let note = fields.get("note").unwrap_or_default().to_owned();
         let service = pages.service(visitor.tenant());
-        service.request_limits(id, change, note).await?;
+        let wanted = (change, LargerBatches::default());
+        service.request_limits(id, wanted, note).await?;
         return Ok(done(id, "requested"));
     }
     if is_above {

@@ -262,6 +262,12 @@ const ROUTES: &[Row] = &[
         &[("sure", "yes")],
     ),
     (
+        "POST /dashboard/requests",
+        "manage",
+        Own,
+        &[("destinations", "7")],
+    ),
+    (
         "POST /dashboard/requests/{id}",
         "admin",
         Any,

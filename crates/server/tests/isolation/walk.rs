@@ -235,6 +235,11 @@ pub(crate) const ROWS: &[Row] = &[
         Reach::Named,
     ),
     row("GET /v1/limit-requests", None, Reach::Own),
+    row(
+        "POST /v1/limit-requests",
+        Some(r#"{"destinations": 7}"#),
+        Reach::Own,
+    ),
     row("GET /v1/fleet/limit-requests", None, Reach::Installation),
     row("GET /v1/fleet", None, Reach::Installation),
     row("GET /v1/tenants", None, Reach::Installation),
