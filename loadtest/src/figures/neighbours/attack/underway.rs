@@ -108,7 +108,10 @@ impl Underway {
                         Ok((one, status)) => {
                             client = Some(one);
                             match status {
-                                status if status.is_success() => &told.taken,
+                                // A form that is taken leads to its page.
+                                status if status.is_success() || status.is_redirection() => {
+                                    &told.taken
+                                }
                                 status if status.is_client_error() => &told.refused,
                                 _ => &told.failed,
                             }
