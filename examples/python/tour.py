@@ -16,8 +16,7 @@ from datetime import datetime, timedelta, timezone
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 from paceline_client import AuthenticatedClient
-from paceline_client.api.destinations import change_destination, create_destination
-from paceline_client.api.events import post_event
+from paceline_client.api.destinations import create_destination
 from paceline_client.api.operations import show_compliance
 from paceline_client.models import (
     ChangeDestination,
@@ -27,6 +26,7 @@ from paceline_client.models import (
     PostEvent,
     Problem,
 )
+from paceline_client.plain import Paceline
 from standardwebhooks import Webhook
 
 PATIENCE_SECONDS = 30
@@ -60,6 +60,9 @@ client = AuthenticatedClient(
     headers={"Paceline-Tenant": tenant} if (tenant := os.environ.get("PACELINE_TENANT")) else {},
     raise_on_unexpected_status=True,
 )
+# The same in short: an operation is a method, and what is refused is an error.
+paceline = Paceline(sys.argv[1], os.environ["PACELINE_API_KEY"])
+paceline = paceline.of(tenant) if tenant else paceline
 server = HTTPServer(("127.0.0.1", 0), Receiver)
 threading.Thread(target=server.serve_forever, daemon=True).start()
 
@@ -72,7 +75,7 @@ print("created", destination.id, "with", destination.limits.per_second, "a secon
 event = PostEvent(
     destination_id=destination.id, type_="order.paid", payload={"order": 42, "total": "19.90"}
 )
-accepted = good(post_event.sync(client=client, body=event))
+accepted = paceline.post_event(body=event)
 print("sent", accepted.id)
 
 headers, body = arrived.get(timeout=PATIENCE_SECONDS)
@@ -85,7 +88,7 @@ except Exception as refused:
     print("verified", payload, "and refused another:", refused)
 
 change = ChangeDestination(limits=LimitsPatch(per_second=50))
-changed = good(change_destination.sync(destination.id, client=client, body=change))
+changed = paceline.change_destination(destination.id, body=change)
 assert changed.limits.per_second == 50, changed
 print("changed to", changed.limits.per_second, "a second")
 

@@ -18,6 +18,9 @@ use uuid::Uuid;
 /// The key that the API is started with.
 pub(crate) const KEY: &str = "loadtest";
 
+/// What a form of the pages is sent as.
+const FORM: &str = "application/x-www-form-urlencoded";
+
 /// More than any disk holds.
 const UNBOUNDED: &str = "1000000000000";
 
@@ -105,6 +108,12 @@ impl Client {
         self
     }
 
+    /// The same as somebody who has signed in: it asks as a browser does.
+    pub(crate) fn with_cookie(mut self, cookie: &str) -> Self {
+        self.cookie = Some(cookie.to_owned());
+        self
+    }
+
     /// Sends so many requests, one after the other; milliseconds, sorted.
     pub(crate) async fn time(
         &mut self,
@@ -160,11 +169,15 @@ impl Client {
         let mut request = hyper::Request::builder()
             .method(method)
             .uri(path)
-            .header("host", &self.host)
-            .header("content-type", "application/json");
+            .header("host", &self.host);
         request = match &self.cookie {
-            Some(cookie) => request.header("cookie", cookie),
-            None => request.header("authorization", format!("Bearer {}", self.key)),
+            Some(cookie) => request
+                .header("cookie", cookie)
+                .header("sec-fetch-site", "same-origin")
+                .header("content-type", FORM),
+            None => request
+                .header("authorization", format!("Bearer {}", self.key))
+                .header("content-type", "application/json"),
         };
         let request = request.body(Full::new(Bytes::from(body.to_owned())))?;
         let response = self.response(request).await?;
@@ -180,7 +193,7 @@ impl Client {
             .uri("/dashboard/sign-in")
             .header("host", &self.host)
             .header("sec-fetch-site", "same-origin")
-            .header("content-type", "application/x-www-form-urlencoded")
+            .header("content-type", FORM)
             .body(Full::new(Bytes::from(format!("key={}", self.key))))?;
         let response = self.response(request).await?;
         let cookie = response.headers().get("set-cookie");
@@ -216,8 +229,13 @@ impl Client {
 }
 
 /// A connection from this address of the machine.
-pub(crate) async fn connect_from(from: Ipv4Addr, address: &str) -> anyhow::Result<TcpStream> {
+async fn connect_from(from: Ipv4Addr, address: &str) -> anyhow::Result<TcpStream> {
+    Ok(socket_from(from)?.connect(address.parse()?).await?)
+}
+
+/// A socket of this address of the machine.
+pub(crate) fn socket_from(from: Ipv4Addr) -> anyhow::Result<TcpSocket> {
     let socket = TcpSocket::new_v4()?;
     socket.bind(SocketAddr::from((from, 0)))?;
-    Ok(socket.connect(address.parse()?).await?)
+    Ok(socket)
 }

@@ -33,6 +33,8 @@ use hostile::Coming;
 use stage::Context;
 pub(crate) use stage::free_address;
 
+use crate::run::settings::Size;
+
 /// Measures the figures of RELIABILITY.md.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Args {
@@ -43,6 +45,10 @@ pub(crate) struct Args {
     /// may be repeated.
     #[arg(long = "attack", value_name = "TEXT")]
     attacks: Vec<String>,
+    /// Of `neighbours`, only these sizes: `embedded` is on SQLite, `distributed` on
+    /// Postgres; by default both.
+    #[arg(long, value_enum, value_delimiter = ',')]
+    sizes: Vec<Size>,
     /// Attempts that wait at other destinations, for `wake-pending`; the
     /// figure is for 10,000,000.
     #[arg(long, default_value_t = 10_000_000)]
@@ -65,7 +71,7 @@ pub(crate) struct Args {
     #[arg(long, default_value_t = 62)]
     #[arg(value_parser = clap::value_parser!(u32).range(20..=3_600))]
     seconds: u32,
-    /// Requests in each measurement of a latency.
+    /// Requests in each measurement of a latency; of `neighbours` there are 20 a second.
     #[arg(long, default_value_t = 500)]
     #[arg(value_parser = clap::value_parser!(u32).range(100..=10_000))]
     requests: u32,
@@ -148,7 +154,12 @@ async fn measure(name: Name, args: &Args, context: &Context) -> anyhow::Result<V
             hostile::measure(context, requests, destinations, Coming::AtOnce).await?
         }
         Name::Neighbours => {
-            neighbours::measure(&context.program, args.requests, &args.attacks).await?
+            let wanted = neighbours::Wanted {
+                posts: args.requests,
+                attacks: &args.attacks,
+                sizes: &args.sizes,
+            };
+            neighbours::measure(&context.program, &wanted).await?
         }
         Name::Slow => hostile::beside_a_slow_one(context, args.requests).await?,
     })

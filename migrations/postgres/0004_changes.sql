@@ -55,8 +55,10 @@ begin atomic
             then greatest(t.ceiling_at_once, d.granted_at_once) end,
         case when is_bound and t.ceiling_in_flight is not null
             then greatest(t.ceiling_in_flight, d.granted_in_flight) end,
-        case when is_bound then t.ceiling_batch_events end,
-        case when is_bound then t.ceiling_batch_bytes end
+        case when is_bound and t.ceiling_batch_events is not null
+            then greatest(t.ceiling_batch_events, d.granted_batch_events) end,
+        case when is_bound and t.ceiling_batch_bytes is not null
+            then greatest(t.ceiling_batch_bytes, d.granted_batch_bytes) end
     from (select d.tenant_id <> '00000000-0000-0000-0000-000000000001') as b (is_bound);
 end;
 
@@ -114,7 +116,7 @@ end;
 $$;
 
 -- The same of batches (Ceiling::check_batches). Where no bytes are set the largest number
--- holds. Nobody is granted more: the tier is raised.
+-- holds.
 create function check_batch_ceiling(d destinations) returns void
     language plpgsql volatile
 as $$
@@ -136,13 +138,19 @@ begin
                 d.id, ceiling.name
             using errcode = 'check_violation', table = 'destinations',
                 constraint = 'destinations_check_batches',
-                hint = 'An operator can raise ceiling_batch_events and ceiling_batch_bytes of '
-                    'the tier.';
+                hint = 'An operator can grant it more: granted_batch_events and '
+                    'granted_batch_bytes of its row.';
     end if;
 end;
 $$;
 
--- Refuses more destinations of a tenant than its tier allows, counting those deleted within
+-- How many destinations a tenant may have: as its tier says, and as many as it was granted
+-- beyond that. Null: any number.
+create function most_destinations(of_tier integer, granted integer) returns integer
+    language sql immutable parallel safe
+    return case when of_tier is not null then greatest(of_tier, granted) end;
+
+-- Refuses more destinations of a tenant than it may have, counting those deleted within
 -- the last hour, along two indexes. The rows are there already. The default tenant's are the
 -- installation's own: the API alone holds them to it.
 create function check_room(of_tenant uuid) returns void
@@ -151,7 +159,7 @@ as $$
 declare
     most integer;
 begin
-    select t.tenant_max_destinations into most
+    select most_destinations(t.tenant_max_destinations, n.granted_destinations) into most
     from tenants n join tiers t on t.name = n.tier
     where n.id = of_tenant and n.id <> '00000000-0000-0000-0000-000000000001';
     if most is null then
@@ -172,8 +180,8 @@ begin
         ) g
     ) > most then
         raise exception 'the tenant has as many destinations as its tier allows, counting those '
-                'deleted within the last hour: delete some and wait, or have the tier''s bound '
-                'raised'
+                'deleted within the last hour: delete some and wait, or ask for more with a '
+                'limit request'
             using errcode = 'check_violation', table = 'destinations',
                 constraint = 'destinations_check_tenant_max_destinations';
     end if;

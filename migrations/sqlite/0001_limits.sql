@@ -87,6 +87,10 @@ create table tenants (
     ingest_per_second integer
         constraint tenants_check_ingest_per_second
         check (ingest_per_second between 1 and 1000000000),
+    -- How many destinations an operator has granted it beyond its tier's bound.
+    granted_destinations integer
+        constraint tenants_check_granted_destinations
+        check (granted_destinations between 1 and 1000000000),
     -- What the platform calls it in its own books.
     external_id text
         constraint tenants_check_external_id check (
@@ -186,6 +190,12 @@ create table destinations (
     granted_in_flight integer
         constraint destinations_check_granted_in_flight
         check (granted_in_flight between 1 and 1000000000),
+    granted_batch_events integer
+        constraint destinations_check_granted_batch_events
+        check (granted_batch_events between 1 and 500),
+    granted_batch_bytes integer
+        constraint destinations_check_granted_batch_bytes
+        check (granted_batch_bytes between 1 and 1000000),
     state text not null default 'active'
         constraint destinations_check_state check (state in ('active', 'paused', 'disabled')),
     epoch integer not null default 0,

@@ -54,8 +54,10 @@ select
     iif(d.is_bound, max(t.ceiling_at_once, coalesce(d.granted_at_once, 0)), null) as at_once,
     iif(d.is_bound, max(t.ceiling_in_flight, coalesce(d.granted_in_flight, 0)), null)
         as in_flight,
-    iif(d.is_bound, t.ceiling_batch_events, null) as batch_events,
-    iif(d.is_bound, t.ceiling_batch_bytes, null) as batch_bytes
+    iif(d.is_bound, max(t.ceiling_batch_events, coalesce(d.granted_batch_events, 0)), null)
+        as batch_events,
+    iif(d.is_bound, max(t.ceiling_batch_bytes, coalesce(d.granted_batch_bytes, 0)), null)
+        as batch_bytes
 from (
     select *, tenant_id <> '00000000-0000-0000-0000-000000000001' as is_bound from destinations
 ) d
@@ -130,7 +132,7 @@ begin
 end;
 
 -- The same of batches (Ceiling::check_batches). Where no bytes are set the largest number
--- holds. Nobody is granted more: the tier is raised.
+-- holds.
 create view batches_above_ceiling as
 select d.id as destination_id
 from destinations d
@@ -149,41 +151,49 @@ when exists (select 1 from batches_above_ceiling where destination_id = new.id) 
     or old.batch_max_bytes is not new.batch_max_bytes
 )
 begin
-    select raise(abort, 'batches above the ceiling of its tier (ceiling_batch_events and ceiling_batch_bytes of the tier raise it): CHECK constraint failed: destinations_check_batches');
+    select raise(abort, 'batches above the ceiling of its tier (granted_batch_events and granted_batch_bytes of its row raise it): CHECK constraint failed: destinations_check_batches');
 end;
 
 create trigger destinations_inserted_batches_under_ceiling after insert on destinations
 when exists (select 1 from batches_above_ceiling where destination_id = new.id)
 begin
-    select raise(abort, 'batches above the ceiling of its tier (ceiling_batch_events and ceiling_batch_bytes of the tier raise it): CHECK constraint failed: destinations_check_batches');
+    select raise(abort, 'batches above the ceiling of its tier (granted_batch_events and granted_batch_bytes of its row raise it): CHECK constraint failed: destinations_check_batches');
 end;
 
--- No more destinations of a tenant than its tier allows, counting those deleted within the
+-- How many destinations a tenant may have: as its tier says, and as many as it was granted
+-- beyond that. Null: any number.
+create view most_destinations as
+select
+    n.id as tenant_id,
+    max(t.tenant_max_destinations, coalesce(n.granted_destinations, 0)) as most
+from tenants n join tiers t on t.name = n.tier;
+
+-- No more destinations of a tenant than it may have, counting those deleted within the
 -- last hour. The default tenant's are the installation's own: the API alone holds them to it.
 create view tenants_without_room as
-select n.id as tenant_id
-from tenants n join tiers t on t.name = n.tier
-where n.id <> '00000000-0000-0000-0000-000000000001' and t.tenant_max_destinations is not null
+select m.tenant_id
+from most_destinations m
+where m.tenant_id <> '00000000-0000-0000-0000-000000000001' and m.most is not null
     and (
         select count(*) from destinations d indexed by destinations_of_tenant
-        where d.tenant_id = n.id and d.deleted_at is null
+        where d.tenant_id = m.tenant_id and d.deleted_at is null
     ) + (
         select count(*) from destinations d indexed by destinations_deleted_of_tenant
-        where d.tenant_id = n.id and d.deleted_at is not null
+        where d.tenant_id = m.tenant_id and d.deleted_at is not null
             and d.deleted_at > (select now - 3600000000 from store_clock)
-    ) > t.tenant_max_destinations;
+    ) > m.most;
 
 create trigger destinations_inserted_have_room after insert on destinations
 when exists (select 1 from tenants_without_room where tenant_id = new.tenant_id)
 begin
-    select raise(abort, 'the tenant has as many destinations as its tier allows, counting those deleted within the last hour: delete some and wait, or have the tier''s bound raised: CHECK constraint failed: destinations_check_tenant_max_destinations');
+    select raise(abort, 'the tenant has as many destinations as its tier allows, counting those deleted within the last hour: delete some and wait, or ask for more with a limit request: CHECK constraint failed: destinations_check_tenant_max_destinations');
 end;
 
 create trigger destinations_moved_have_room after update of tenant_id, deleted_at on destinations
 when (old.tenant_id <> new.tenant_id or (old.deleted_at is not null and new.deleted_at is null))
     and exists (select 1 from tenants_without_room where tenant_id = new.tenant_id)
 begin
-    select raise(abort, 'the tenant has as many destinations as its tier allows, counting those deleted within the last hour: delete some and wait, or have the tier''s bound raised: CHECK constraint failed: destinations_check_tenant_max_destinations');
+    select raise(abort, 'the tenant has as many destinations as its tier allows, counting those deleted within the last hour: delete some and wait, or ask for more with a limit request: CHECK constraint failed: destinations_check_tenant_max_destinations');
 end;
 
 -- Destinations whose limits are not what their history says last, and whether

@@ -133,15 +133,25 @@ create table sessions (
 create index sessions_by_end on sessions (expires_at);
 create index sessions_of_tenant on sessions (tenant_id);
 
--- Limits above the ceiling of a tenant's tier, for operators to approve.
+-- What is above the ceiling of a tenant's tier, for operators to approve.
 create table limit_requests (
     id text primary key,
     tenant_id text not null references tenants (id),
-    destination_id text not null references destinations (id),
+    -- Null: how many destinations the tenant may have is asked for.
+    destination_id text references destinations (id),
     -- All limits, as they shall be, as JSON.
-    settings text not null,
+    settings text,
     -- What they were when it was made.
-    limits_before text not null,
+    limits_before text,
+    -- How large its batches may be; null: no larger.
+    batch_events integer
+        constraint limit_requests_check_batch_events check (batch_events between 1 and 500),
+    batch_bytes integer
+        constraint limit_requests_check_batch_bytes check (batch_bytes between 1 and 1000000),
+    -- How many destinations there may be.
+    destinations integer
+        constraint limit_requests_check_destinations
+        check (destinations between 1 and 1000000000),
     note text not null,
     state text not null default 'open'
         constraint limit_requests_check_state check (state in ('open', 'approved', 'declined')),
@@ -149,11 +159,19 @@ create table limit_requests (
     decided_at integer,
     -- Why it was decided so.
     reason text not null default '',
-    constraint limit_requests_check_decided check ((state = 'open') = (decided_at is null))
+    constraint limit_requests_check_decided check ((state = 'open') = (decided_at is null)),
+    constraint limit_requests_check_wanted check (
+        (destination_id is null) = (destinations is not null)
+        and (destination_id is null) = (settings is null)
+        and (destination_id is null) = (limits_before is null)
+        and (destination_id is not null or coalesce(batch_events, batch_bytes) is null)
+    )
 ) strict;
 
 -- A newer request takes the place of the open one.
 create unique index limit_requests_open on limit_requests (destination_id) where state = 'open';
+create unique index limit_requests_open_of_tenant on limit_requests (tenant_id)
+    where state = 'open' and destination_id is null;
 create index limit_requests_of_tenant on limit_requests (tenant_id, created_at);
 -- A destination that goes is asked for here.
 create index limit_requests_of_destination on limit_requests (destination_id);

@@ -98,10 +98,16 @@ impl AttemptState {
         }
     }
 
+    /// Whether its owner can still take it back. What has started never waits again.
+    #[must_use]
+    pub const fn can_be_cancelled(self) -> bool {
+        matches!(self, Self::Waiting | Self::Admitted)
+    }
+
     /// Whether nothing but a late outcome can change it any more.
     #[must_use]
     pub const fn is_final(self) -> bool {
-        !matches!(self, Self::Waiting | Self::Admitted | Self::Started)
+        !self.can_be_cancelled() && !matches!(self, Self::Started)
     }
 }
 

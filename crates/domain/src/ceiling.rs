@@ -20,8 +20,7 @@ pub struct Ceiling {
     pub at_once: Option<u32>,
     /// Attempts queued and in flight at once.
     pub max_in_flight: Option<u32>,
-    /// Events in one request, where several go together. No destination is granted more of
-    /// it, nor of bytes: a platform raises its tier.
+    /// Events in one request, where several go together.
     pub batch_events: Option<u32>,
     /// Bytes of their payloads.
     pub batch_bytes: Option<u32>,
@@ -114,6 +113,16 @@ impl Ceiling {
         }
     }
 
+    /// The same, and batches so large.
+    #[must_use]
+    pub const fn with_batches(self, batches: LargerBatches) -> Self {
+        Self {
+            batch_events: batches.events,
+            batch_bytes: batches.bytes,
+            ..self
+        }
+    }
+
     /// Whether it bounds limits at all, and not batches alone.
     #[must_use]
     pub const fn is_of_limits(&self) -> bool {
@@ -127,7 +136,8 @@ impl Ceiling {
             per_second: higher(self.per_second, granted.per_second),
             at_once: higher(self.at_once, granted.at_once),
             max_in_flight: higher(self.max_in_flight, granted.max_in_flight),
-            ..self
+            batch_events: higher(self.batch_events, granted.batch_events),
+            batch_bytes: higher(self.batch_bytes, granted.batch_bytes),
         }
     }
 
@@ -198,9 +208,23 @@ fn starts_at_once(settings: &LimitSettings) -> u32 {
     limits.fold(first, u32::min)
 }
 
+/// How large somebody wants the batches of a destination; `None` asks for no more.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LargerBatches {
+    /// Events in one request.
+    pub events: Option<u32>,
+    /// Bytes of their payloads.
+    pub bytes: Option<u32>,
+}
+
 /// What operators are told of a request for limits, as JSON.
 #[must_use]
-pub fn request_details(id: Uuid, settings: &LimitSettings, note: &str) -> String {
+pub fn request_details(
+    id: Uuid,
+    settings: &LimitSettings,
+    batches: LargerBatches,
+    note: &str,
+) -> String {
     let rates: serde_json::Map<_, _> = (settings.limits().into_iter())
         .filter_map(|(period, max)| Some((format!("per_{}", period.as_str()), max?.into())))
         .collect();
@@ -210,9 +234,17 @@ pub fn request_details(id: Uuid, settings: &LimitSettings, note: &str) -> String
         "unlimited": settings.unlimited,
         "burst": settings.burst,
         "max_in_flight": settings.max_in_flight,
+        "batch_events": batches.events,
+        "batch_bytes": batches.bytes,
         "note": note,
     })
     .to_string()
+}
+
+/// The same of a request for a number of destinations.
+#[must_use]
+pub fn destinations_details(id: Uuid, destinations: u32, note: &str) -> String {
+    serde_json::json!({"request_id": id, "destinations": destinations, "note": note}).to_string()
 }
 
 /// What owners are told of the decision, as JSON.
@@ -320,16 +352,18 @@ mod tests {
             at_once: None,
             max_in_flight: Some(50),
             batch_events: Some(10),
-            ..Ceiling::default()
+            batch_bytes: Some(1_000),
         };
         let granted = Ceiling {
             per_second: Some(100.0),
             at_once: Some(5),
             max_in_flight: Some(5),
-            ..Ceiling::default()
+            batch_events: Some(20),
+            batch_bytes: Some(999),
         };
         let raised = Ceiling {
             per_second: Some(100.0),
+            batch_events: Some(20),
             ..ceiling
         };
         assert_eq!(ceiling.raised_to(granted), raised);

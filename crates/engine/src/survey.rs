@@ -67,7 +67,7 @@ pub struct Picture {
     pub now: Timestamp,
     /// The workers, and what is under way.
     pub fleet: Fleet,
-    /// Destinations in trouble.
+    /// Destinations and tenants in trouble.
     pub troubles: Troubles,
     /// Destinations with a backlog.
     pub destinations: u64,

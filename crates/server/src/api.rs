@@ -216,6 +216,7 @@ fn of_destinations() -> OpenApiRouter<App> {
         .routes(routes!(batches::show, batches::set))
         .routes(routes!(cancel::backlog))
         .routes(routes!(resend::events))
+        .routes(routes!(resend::preview_events))
         .routes(routes!(secrets::list, secrets::create))
         .routes(routes!(secrets::delete))
 }
@@ -233,6 +234,8 @@ fn of_events() -> OpenApiRouter<App> {
         .routes(routes!(replays::show))
         .routes(routes!(replays::cancel))
         .routes(routes!(resend::event))
+        .routes(routes!(resend::everywhere))
+        .routes(routes!(resend::preview_everywhere))
         .routes(routes!(events::list, events::post))
         .routes(routes!(events::post_batch))
         .routes(routes!(bulk::post_bulk))
@@ -278,7 +281,10 @@ fn of_tenants() -> OpenApiRouter<App> {
             limit_groups::delete
         ))
         .routes(routes!(limit_requests::create))
-        .routes(routes!(limit_requests::list))
+        .routes(routes!(
+            limit_requests::list,
+            limit_requests::create_for_tenant
+        ))
         .routes(routes!(limit_requests::list_all))
         .routes(routes!(limit_requests::approve))
         .routes(routes!(limit_requests::decline))

@@ -98,7 +98,7 @@ pub enum Command {
     /// Give, list and revoke links to tenants' pages, over the API.
     #[command(subcommand)]
     Link(link::Command),
-    /// Ask for limits above a ceiling, and decide on them, over the API.
+    /// Ask for what is above a ceiling, and decide on it, over the API.
     #[command(subcommand)]
     LimitRequest(limit_request::Command),
     /// Look at and change plan tiers, over the API.

@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::access::MintedKey;
+use crate::access::key::hex;
 
 /// The wall clock. Never for limits, which are judged by the store's clock:
 /// for ids and for what people type (`--since 1h`).
@@ -145,10 +146,7 @@ impl Mint {
     /// that knows it ([`shard_of_held`]).
     #[must_use]
     pub fn held(&self) -> String {
-        let digits = self
-            .bytes::<32>()
-            .iter()
-            .fold(String::new(), |text, byte| format!("{text}{byte:02x}"));
+        let digits = hex(&self.bytes::<32>());
         match &self.shard {
             Some(shard) => format!("{shard}-{digits}"),
             None => digits,

@@ -33,6 +33,7 @@ mod assets;
 mod attempt;
 mod attempts;
 mod audit;
+mod cancel;
 mod change;
 mod chart;
 mod dead_letters;
@@ -46,6 +47,7 @@ mod fleet;
 mod frame;
 mod guard;
 mod guest;
+mod handshake;
 mod keys;
 mod latency;
 mod limit_groups;
@@ -56,9 +58,11 @@ mod outcomes;
 mod overview;
 mod preview;
 mod refused;
+mod replay_preview;
 mod requests;
 mod resend;
 mod searched;
+mod secrets;
 mod sign_in;
 mod standing;
 mod statistics;
@@ -68,6 +72,7 @@ mod tenants;
 mod tiers;
 mod typed;
 mod visitor;
+mod watched;
 mod words;
 
 /// The largest form, but for those of the catalogue.
@@ -156,6 +161,43 @@ pub fn router(pages: Pages) -> Router {
             "/dashboard/links/{token}",
             get(links::show).post(links::open),
         )
+        .route("/dashboard/attempts/{id}", get(attempt::show))
+        .route("/dashboard/attempts/{id}/cancel", post(cancel::one))
+        .route("/dashboard/events", get(events::list))
+        .route("/dashboard/events/{id}", get(events::show))
+        .route("/dashboard/events/{id}/resend", post(resend::event))
+        .route("/dashboard/events/resend", post(resend::everywhere))
+        .route("/dashboard/dead-letters", get(dead_letters::list))
+        .route("/dashboard/replays", post(dead_letters::replay))
+        .route("/dashboard/replays/{id}", get(dead_letters::progress))
+        .route("/dashboard/replays/{id}/live", get(dead_letters::live))
+        .route("/dashboard/replays/{id}/cancel", post(dead_letters::cancel))
+        .route("/dashboard/fleet", get(fleet::show))
+        .route("/dashboard/fleet/live", get(fleet::live))
+        .route("/dashboard/audit", get(audit::show))
+        .route(
+            "/dashboard/requests",
+            get(requests::list).post(requests::create),
+        )
+        .route("/dashboard/requests/{id}", post(requests::decide))
+        .merge(of_destinations())
+        .merge(of_limit_groups())
+        .merge(of_event_types())
+        .merge(of_tenants())
+        .merge(of_alerts())
+        .route_layer(middleware::from_fn(to_its_end))
+        .route("/dashboard/assets/{name}", get(assets::serve))
+        .layer(middleware::from_fn_with_state(
+            pages.clone(),
+            guard::guarded,
+        ))
+        .layer(middleware::from_fn_with_state(app, request_id::assign))
+        .with_state(pages)
+}
+
+/// Destinations, and what is set of one.
+fn of_destinations() -> Router<Pages> {
+    Router::new()
         .route("/dashboard/destinations", post(edit::create))
         .route("/dashboard/destinations/new", get(edit::add))
         .route("/dashboard/destinations/{id}", get(destination::show))
@@ -169,34 +211,28 @@ pub fn router(pages: Pages) -> Router {
         .route("/dashboard/destinations/{id}/attempts", get(attempts::list))
         .route("/dashboard/destinations/{id}/limits", post(change::limits))
         .route("/dashboard/destinations/{id}/state", post(change::state))
-        .route("/dashboard/destinations/{id}/secrets", post(change::rotate))
+        .route(
+            "/dashboard/destinations/{id}/secrets",
+            post(secrets::rotate),
+        )
+        .route(
+            "/dashboard/destinations/{id}/secrets/{secret}",
+            post(secrets::delete),
+        )
+        .route(
+            "/dashboard/destinations/{id}/handshake",
+            post(handshake::ask),
+        )
+        .route(
+            "/dashboard/destinations/{id}/alerts",
+            get(watched::show).post(watched::alerts),
+        )
+        .route(
+            "/dashboard/destinations/{id}/breaker",
+            post(watched::breaker),
+        )
+        .route("/dashboard/destinations/{id}/cancel", post(cancel::backlog))
         .route("/dashboard/destinations/{id}/resend", post(resend::missed))
-        .route("/dashboard/attempts/{id}", get(attempt::show))
-        .route("/dashboard/events", get(events::list))
-        .route("/dashboard/events/{id}", get(events::show))
-        .route("/dashboard/events/{id}/resend", post(resend::event))
-        .route("/dashboard/dead-letters", get(dead_letters::list))
-        .route("/dashboard/replays", post(dead_letters::replay))
-        .route("/dashboard/replays/{id}", get(dead_letters::progress))
-        .route("/dashboard/replays/{id}/live", get(dead_letters::live))
-        .route("/dashboard/replays/{id}/cancel", post(dead_letters::cancel))
-        .route("/dashboard/fleet", get(fleet::show))
-        .route("/dashboard/fleet/live", get(fleet::live))
-        .route("/dashboard/audit", get(audit::show))
-        .route("/dashboard/requests", get(requests::list))
-        .route("/dashboard/requests/{id}", post(requests::decide))
-        .merge(of_limit_groups())
-        .merge(of_event_types())
-        .merge(of_tenants())
-        .merge(of_alerts())
-        .route_layer(middleware::from_fn(to_its_end))
-        .route("/dashboard/assets/{name}", get(assets::serve))
-        .layer(middleware::from_fn_with_state(
-            pages.clone(),
-            guard::guarded,
-        ))
-        .layer(middleware::from_fn_with_state(app, request_id::assign))
-        .with_state(pages)
 }
 
 /// Limits that several destinations have together.

@@ -15,6 +15,7 @@ use engine::ports::SecretStore;
 use secrecy::ExposeSecret;
 use zeroize::Zeroizing;
 
+use crate::access::key::hex;
 use crate::config::{ConfigError, Database, SecretKeysConfig, StoreConfig};
 use crate::edge::Mint;
 
@@ -57,9 +58,7 @@ pub fn resolve(
 
 /// A key of a new id.
 pub fn new_key(mint: &Mint) -> Zeroizing<String> {
-    let id: String = (mint.bytes::<4>().iter())
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
+    let id = hex(&mint.bytes::<4>());
     let key = Zeroizing::new(mint.bytes());
     KeyRing::entry(&format!("key-{id}"), &key)
 }

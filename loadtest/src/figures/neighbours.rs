@@ -2,6 +2,8 @@
 //! third reads its pages: what the two notice of it, on both stores.
 
 mod attack;
+mod judge;
+mod memory;
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -16,11 +18,10 @@ use tokio::time::{Instant, interval, sleep, sleep_until};
 use uuid::Uuid;
 
 use self::attack::{Attack, Attacker, Underway};
+use self::memory::Memory;
 use super::figure::Figure;
 use super::stage::until;
 use crate::api::{Client, KEY};
-use crate::process::percentile;
-use crate::run::processes::look;
 use crate::run::settings::Size;
 use crate::run::system::{Roles, Settings, Start, System};
 
@@ -36,8 +37,9 @@ const CONNECTIONS: usize = 8;
 const WARM_UP: u32 = 40;
 const BEFORE: Duration = Duration::from_secs(2);
 
-/// No delivery may be so late beside whatever others do.
-const LATEST_MS: f64 = 5_000.0;
+/// The usual is the middle one of so many without an attack, at least: one alone may
+/// have met a moment of the machine.
+const ALONE: usize = 3;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -47,119 +49,90 @@ const SET: Settings = &[
     ("PACELINE_MAX_BACKLOG", "2000000"),
 ];
 
-/// What k8s/base gives each role, and a whole Paceline in one process.
-const MEMORY: [(&str, f64); 4] = [
-    ("api", 512.0),
-    ("scheduler", 256.0),
-    ("worker", 1_024.0),
-    ("serve", 1_024.0),
-];
+/// What is measured.
+pub(super) struct Wanted<'a> {
+    /// Posts of the second, with each attack and without.
+    pub(super) posts: u32,
+    /// In the names of the attacks; all of them without any.
+    pub(super) attacks: &'a [String],
+    /// Where; on both stores without any.
+    pub(super) sizes: &'a [Size],
+}
 
-/// On both stores; each attack against the same posts and reads without one, by turns.
-pub(super) async fn measure(
-    program: &Path,
-    posts: u32,
-    only: &[String],
-) -> anyhow::Result<Vec<Figure>> {
+/// Each attack against the same posts and reads without one, by turns.
+pub(super) async fn measure(program: &Path, wanted: &Wanted<'_>) -> anyhow::Result<Vec<Figure>> {
     server::open_files::raise_limit();
-    let is_meant = |one: &Attack| only.iter().any(|text| one.name().contains(text.as_str()));
-    let mut attacks = Attack::ALL.to_vec();
-    attacks.retain(|one| only.is_empty() || is_meant(one));
-    anyhow::ensure!(!attacks.is_empty(), "no attack has {only:?} in its name");
+    let sizes = match wanted.sizes {
+        [] => &[Size::Embedded, Size::Distributed],
+        some => some,
+    };
     let mut figures = Vec::new();
-    for (size, store) in [(Size::Embedded, "SQLite"), (Size::Distributed, "Postgres")] {
+    for &size in sizes {
+        let attacks = Attack::chosen(wanted.attacks, size);
+        if attacks.is_empty() {
+            continue;
+        }
         let roles = Roles {
             apis: 1,
             schedulers: 1,
             workers: 1,
         };
         let mut system = System::start(Start::new(size, program.to_owned(), roles, SET)).await?;
-        let measured = on(&mut system, store, (posts, &attacks)).await;
+        let measured = on(&mut system, size, (wanted.posts, &attacks)).await;
         system.remove().await?;
         figures.extend(measured?);
     }
+    let texts = wanted.attacks;
+    anyhow::ensure!(
+        !figures.is_empty(),
+        "no attack there has {texts:?} in its name"
+    );
     Ok(figures)
+}
+
+/// What the size stores in.
+const fn store(size: Size) -> &'static str {
+    match size {
+        Size::Embedded => "SQLite",
+        Size::Distributed => "Postgres",
+    }
 }
 
 async fn on(
     system: &mut System,
-    store: &str,
+    size: Size,
     (posts, attacks): (u32, &[Attack]),
 ) -> anyhow::Result<Vec<Figure>> {
-    let mut scene = Scene::set_up(system.address()).await?;
+    let store = store(size);
+    let database = system.store.as_ref().filter(|_| size == Size::Distributed);
+    let database = database.map(|store| store.database_url.expose().to_owned());
+    let mut scene = Scene::set_up(system.address(), database).await?;
     scene.neighbours(WARM_UP).await?;
     let (mut alone, mut beside) = (Vec::new(), Vec::new());
-    let mut memory = BTreeMap::new();
+    for _ in attacks.len()..ALONE {
+        alone.push(scene.neighbours(posts).await?);
+    }
     for &attack in attacks {
         // By turns: machines have moods.
         alone.push(scene.neighbours(posts).await?);
         let attacker = scene.attacker(attack.name()).await?;
-        let underway = attack.begin(attacker).await?;
+        let memory = Memory::watch(&system.watched);
+        let underway = attack.begin(&attacker).await?;
         sleep(BEFORE).await;
         let noticed = scene.neighbours(posts).await?;
-        for (role, used) in look(&system.watched) {
-            let most: &mut f64 = memory.entry(role).or_default();
-            *most = most.max(used.resident_mib);
-        }
+        let memory = memory.most();
         system.check()?;
         report(store, attack, &underway, &noticed)?;
-        beside.push((attack, noticed));
+        beside.push((attack, noticed, memory));
     }
-    // The middle one: what an attack leaves behind is not to be a part of it.
-    let usual = |of: Aspect| {
-        let mut p99s: Vec<f64> = alone.iter().map(|one| percentile(of(one), 99)).collect();
-        p99s.sort_unstable_by(f64::total_cmp);
-        percentile(&p99s, 50)
-    };
-    let usual = ASPECTS.map(|(_, of)| usual(of));
-    let mut figures = Vec::new();
-    for ((name, _), p99) in ASPECTS.iter().zip(usual) {
-        figures.push(Figure::noted(
-            format!("{store}, alone: {name}, p99"),
-            p99,
-            "ms",
-        ));
-    }
-    for (attack, beside) in &beside {
+    let usual = judge::usual(&alone);
+    let mut figures = judge::alone(store, usual);
+    for (attack, noticed, memory) in &beside {
         let name = format!("{store}, beside {}", attack.name());
-        figures.extend(compared(&name, beside, usual));
+        figures.extend(judge::compared(&name, noticed, usual));
+        figures.extend(judge::bounded(&name, memory, size)?);
     }
-    figures.extend(MEMORY.iter().filter_map(|(role, most)| {
-        let used = *memory.get(*role)?;
-        let name = format!("{store}, memory of {role}");
-        Some(Figure::at_most(name, used, *most, "MiB"))
-    }));
     Ok(figures)
-}
-
-/// One of the things that the two notice.
-type Aspect = fn(&Noticed) -> &Vec<f64>;
-
-const ASPECTS: [(&str, Aspect); 3] = [
-    ("a post", |noticed| &noticed.posts),
-    ("to the receiver", |noticed| &noticed.arrivals),
-    ("a page", |noticed| &noticed.reads),
-];
-
-/// A post is what the second waits for; the others tell what it costs besides.
-fn compared(name: &str, beside: &Noticed, usual: [f64; 3]) -> Vec<Figure> {
-    let mut figures = Vec::new();
-    for ((what, of), usual) in ASPECTS.iter().zip(usual) {
-        let ratio = percentile(of(beside), 99) / usual;
-        let name = format!("{name}: {what}, p99");
-        figures.push(match figures.is_empty() {
-            true => Figure::at_most(name, ratio, 2.0, "× alone"),
-            false => Figure::noted(name, ratio, "× alone"),
-        });
-    }
-    // A stall, which a percentile of milliseconds would only make larger.
-    let latest = beside.arrivals.last().copied().unwrap_or_default();
-    let latest_name = format!("{name}: to the receiver, the latest");
-    figures.push(Figure::at_most(latest_name, latest, LATEST_MS, "ms"));
-    let refused = f64::from(beside.refused.values().sum::<u32>());
-    let name = format!("{name}: refused or failed");
-    figures.push(Figure::at_most(name, refused, 0.0, "requests"));
-    figures
 }
 
 /// Says how it was answered, and how its neighbours were refused; one that did nothing
@@ -189,6 +162,8 @@ fn report(
 /// The second and the third tenant, and who makes the first ones.
 struct Scene {
     address: String,
+    /// Where programs insert into the outbox, if there is one.
+    database: Option<String>,
     receiver: Receiver,
     destination: String,
     posting: Vec<Client>,
@@ -210,7 +185,7 @@ struct Noticed {
 }
 
 impl Scene {
-    async fn set_up(address: &str) -> anyhow::Result<Self> {
+    async fn set_up(address: &str, database: Option<String>) -> anyhow::Result<Self> {
         let mut admin = Client::dial(address).await?;
         let receiver = Receiver::start(Behaviour::ACCEPT, 100_000).await?;
         let (_, second) = admin.found("second", "standard").await?;
@@ -234,6 +209,7 @@ impl Scene {
         ];
         Ok(Self {
             address: address.to_owned(),
+            database,
             receiver,
             destination: made.swap_remove(0),
             posting,
@@ -246,10 +222,13 @@ impl Scene {
     async fn attacker(&self, name: &str) -> anyhow::Result<Attacker> {
         // An older one may have been idle for longer than the API keeps it.
         let mut admin = Client::dial(&self.address).await?;
-        let (_, key) = admin.found(name, "standard").await?;
+        let (tenant, key) = admin.found(name, "standard").await?;
         Ok(Attacker {
             address: self.address.clone(),
             key,
+            tenant,
+            database: self.database.clone(),
+            cookie: None,
         })
     }
 

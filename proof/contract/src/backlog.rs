@@ -12,6 +12,7 @@ use domain::event::{Audience, NewEvent};
 use domain::ids::{AttemptId, DestinationId, EventId, ReplayId, WorkerId};
 use domain::permit::Permit;
 use domain::retry::RetrySettings;
+use domain::time::Timestamp;
 use uuid::Uuid;
 
 use super::store::World;
@@ -63,7 +64,12 @@ impl BacklogWorld {
 
     /// An id of an event that is given now: unlike [`World::id`] it says so.
     pub async fn dated_id(&self) -> EventId {
-        let millis = self.now().await.as_micros().unsigned_abs() / 1_000;
+        self.id_of(self.now().await)
+    }
+
+    /// An id of an event that was given then.
+    pub fn id_of(&self, at: Timestamp) -> EventId {
+        let millis = at.as_micros().unsigned_abs() / 1_000;
         let number = self.id().as_u128() & u128::from(u64::MAX >> 2);
         let id = (u128::from(millis) << 80) | (0x7000_8000 << 48) | number;
         EventId(Uuid::from_u128(id))
@@ -273,6 +279,9 @@ macro_rules! backlog_contract {
             a_resend_keeps_to_its_share_and_is_cancelled
             several_at_once_send_each_once
             what_has_no_payload_any_more_is_skipped
+            what_would_be_sent_again_is_counted
+            a_count_says_that_there_may_be_more
+            what_has_an_older_id_is_counted
             another_tenant_sends_nothing_again
         );
         $crate::backlog_contract!(@module $world, search:

@@ -16,7 +16,7 @@ use domain::watch::{Shortfall, tokens};
 use super::operations::OperationsWorld;
 use engine::ports::{
     AlertsChange, BreakerChange, DEFAULT_TENANT, Deferral, LedgerRow, NextTry, Outcome, Survey,
-    SurveyRules, Surveyed, WatchRules,
+    SurveyRules, Surveyed, TroubledTenants, WatchRules,
 };
 use engine::survey::{Picture, SurveyLoop, SurveyOptions};
 
@@ -84,6 +84,7 @@ macro_rules! survey_contract {
             a_deferral_is_no_hold_and_a_hold_that_is_over_has_no_reason
             a_deleted_destination_has_no_standing
             open_breakers_and_short_destinations_are_counted
+            tenants_in_trouble_are_counted_by_what_was_told
             a_round_sums_all_and_shows_a_few
             what_started_since_the_last_round_has_a_lag
             requests_that_have_ended_say_how_fast_places_come_free
@@ -275,6 +276,50 @@ pub async fn open_breakers_and_short_destinations_are_counted(world: &SurveyWorl
     let open = world.survey.survey_troubles().await.unwrap();
     assert_eq!(open.breakers_open, 1);
     assert!(world.standing(broken).await.usage.probing);
+}
+
+/// As long as the watch remembers it.
+pub async fn tenants_in_trouble_are_counted_by_what_was_told(world: &SurveyWorld) {
+    let troubled = async || world.survey.survey_troubles().await.unwrap().tenants;
+    assert_eq!(troubled().await, TroubledTenants::default());
+    let now = match world.is_postgres() {
+        true => "now()",
+        false => "1",
+    };
+    for since in [
+        format!("{now}, null, null, {now}"),
+        format!("{now}, {now}, null, null"),
+        format!("{now}, null, {now}, null"),
+    ] {
+        let row = format!(
+            "insert into tenant_watches (tenant_id, success_low_since, destinations_high_since, \
+            backlog_high_since, refused_since) values ('{}', {since})",
+            world.id()
+        );
+        world.sql(&row).await;
+    }
+    let found = troubled().await;
+    let one_each = TroubledTenants {
+        success_low: 3,
+        destinations_high: 1,
+        backlog_high: 1,
+        refused: 1,
+    };
+    assert_eq!(found, one_each);
+    let by_type = found
+        .by_type()
+        .map(|(trouble, tenants)| (trouble.as_str(), tenants));
+    let said = [
+        ("success_low", 3),
+        ("destinations_high", 1),
+        ("tenant_backlog_high", 1),
+        ("ingest_refused", 1),
+    ];
+    assert_eq!(by_type, said);
+    world
+        .sql("update tenant_watches set success_low_since = null")
+        .await;
+    assert_eq!(troubled().await.success_low, 0);
 }
 
 /// The longest, and those that were asked for, each once and in id order.

@@ -17,6 +17,7 @@ pub mod backpressure;
 pub mod ceilings;
 pub mod deletion;
 pub mod event_types;
+pub mod grants;
 pub mod keys;
 pub mod sessions;
 pub mod tiers;
@@ -190,6 +191,11 @@ macro_rules! tenant_contract {
             the_store_refuses_what_the_domain_refuses
             what_was_granted_may_be_set
             what_is_approved_is_in_force
+        );
+        $crate::tenant_contract!(@module $world, grants:
+            larger_batches_may_be_set_once_they_are_granted
+            a_tenant_may_have_the_destinations_that_it_is_granted
+            a_request_for_destinations_is_the_tenants
         );
         $crate::tenant_contract!(@module $world, event_types:
             a_type_is_read_as_it_was_said

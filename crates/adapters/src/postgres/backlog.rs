@@ -7,7 +7,8 @@ use domain::ids::{AttemptId, DestinationId, ReplayId, TenantId};
 use engine::ports::{
     Advanced, Backlog, CancelStep, CancelledOne, CancelledStep, CatalogError, DeadLetter,
     DeadLetterFilter, DeadLetterPage, DeadLetterPosition, DestinationPage, NewReplay, Replay,
-    ReplayProgress, Replays, Retain, RetainRules, Retained, RetryRules, StoreError,
+    ReplayProgress, Replays, Resendable, ResentEvents, Retain, RetainRules, Retained, RetryRules,
+    StoreError,
 };
 
 use super::failure::retried;
@@ -89,6 +90,15 @@ impl Backlog for PostgresStore {
         new: &NewReplay,
     ) -> Result<Replay, CatalogError> {
         Ok(retried(|| replays::create(&self.pool, tenant, new)).await?)
+    }
+
+    async fn resendable(
+        &self,
+        tenant: TenantId,
+        to: &[DestinationId],
+        which: &ResentEvents,
+    ) -> Result<Resendable, CatalogError> {
+        Ok(retried(|| replays::resendable(&self.pool, tenant, to, which)).await?)
     }
 
     async fn destinations_with_dead_letters(

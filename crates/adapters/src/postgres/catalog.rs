@@ -300,19 +300,21 @@ pub(super) async fn create_destination(
     }
 }
 
-/// Whether the tenant may have one more: counts up to the bound of its tier, along
-/// two indexes.
+/// Whether the tenant may have one more: counts up to its bound, along two indexes.
 async fn check_room(connection: &mut PgConnection, tenant: TenantId) -> Result<(), Failure> {
     let bound: Option<(i32, i64)> = sqlx::query_as(
         "-- create_destination: check_room
-        select t.tenant_max_destinations, l.count + g.count
+        select m.most, l.count + g.count
         from tenants n
         join tiers t on t.name = n.tier
+        cross join lateral (
+            select most_destinations(t.tenant_max_destinations, n.granted_destinations) as most
+        ) m
         cross join lateral (
             select count(*) as count from (
                 select from destinations d
                 where d.tenant_id = n.id and d.deleted_at is null
-                limit t.tenant_max_destinations
+                limit m.most
             ) x
         ) l
         cross join lateral (
@@ -320,10 +322,10 @@ async fn check_room(connection: &mut PgConnection, tenant: TenantId) -> Result<(
                 select from destinations d
                 where d.tenant_id = n.id
                     and d.deleted_at > clock_timestamp() - $2::bigint * interval '1 microsecond'
-                limit t.tenant_max_destinations
+                limit m.most
             ) x
         ) g
-        where n.id = $1 and t.tenant_max_destinations is not null",
+        where n.id = $1 and m.most is not null",
     )
     .bind(tenant.0)
     .bind(micros(COUNTED_AFTER_DELETION))

@@ -1,21 +1,24 @@
-//! Which limits owners ask for, and what operators grant beyond a ceiling.
+//! What owners ask for, and what operators grant beyond a ceiling.
 
 use async_trait::async_trait;
-use domain::ceiling::{Ceiling, decision_details, request_details};
+use domain::ceiling::{
+    Ceiling, LargerBatches, decision_details, destinations_details, request_details,
+};
 use domain::ids::{DestinationId, TenantId};
 use domain::operations::OperationalType;
 use domain::policy::LimitSettings;
 use domain::time::Timestamp;
 use engine::ports::{
     CatalogError, DestinationChange, LIMITS_HAVE_CHANGED, LimitRequest, LimitRequestState,
-    LimitRequests, Managed, NOT_OPEN, NewLimitRequest, StoreError,
+    LimitRequests, Managed, NOT_OPEN, NewDestinationsRequest, NewLimitRequest, StoreError, Wanted,
 };
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
 use super::failure::{Failure, retried};
-use super::rows::{integer, word};
+use super::rows::{count, integer, time, word};
 use super::{PostgresStore, catalog, holder};
+use crate::row::row;
 
 #[async_trait]
 impl LimitRequests for PostgresStore {
@@ -25,6 +28,14 @@ impl LimitRequests for PostgresStore {
         new: &NewLimitRequest,
     ) -> Result<Uuid, CatalogError> {
         Ok(retried(|| ask(&self.pool, tenant, new)).await?)
+    }
+
+    async fn request_destinations(
+        &self,
+        tenant: TenantId,
+        new: &NewDestinationsRequest,
+    ) -> Result<Uuid, CatalogError> {
+        Ok(retried(|| ask_for_destinations(&self.pool, tenant, new)).await?)
     }
 
     async fn limit_requests(
@@ -47,7 +58,8 @@ impl LimitRequests for PostgresStore {
     ) -> Result<(), CatalogError> {
         let granting = || async {
             let mut transaction = self.pool.begin().await?;
-            grant(&mut transaction, (tenant, destination), settings, None).await?;
+            let granted = (settings, LargerBatches::default());
+            grant(&mut transaction, (tenant, destination), granted, None).await?;
             transaction.commit().await?;
             Ok(())
         };
@@ -74,16 +86,22 @@ async fn ask(pool: &PgPool, tenant: TenantId, new: &NewLimitRequest) -> Result<U
         "-- request_limits
         with asked as (
             insert into limit_requests as r (
-                id, tenant_id, destination_id, settings, note, created_at, limits_before
+                id, tenant_id, destination_id, settings, note, created_at, limits_before,
+                batch_events, batch_bytes
             )
-            select $1, d.tenant_id, d.id, $4, $5, clock_timestamp(), $8 from destinations d
+            select $1, d.tenant_id, d.id, $4, $5, clock_timestamp(), $8, $9, $10
+            from destinations d
             where d.id = $3 and d.tenant_id = $2 and d.deleted_at is null
             on conflict (destination_id) where state = 'open' do update
             set id = excluded.id, settings = excluded.settings, note = excluded.note,
                 limits_before = excluded.limits_before,
+                batch_events = excluded.batch_events, batch_bytes = excluded.batch_bytes,
                 created_at = excluded.created_at
-            where (r.settings, r.note, r.limits_before)
-                is distinct from (excluded.settings, excluded.note, excluded.limits_before)
+            where (r.settings, r.note, r.limits_before, r.batch_events, r.batch_bytes)
+                is distinct from (
+                    excluded.settings, excluded.note, excluded.limits_before,
+                    excluded.batch_events, excluded.batch_bytes
+                )
             returning r.destination_id, r.tenant_id
         )
         insert into operational_events (event_type, destination_id, tenant_id, details)
@@ -95,97 +113,184 @@ async fn ask(pool: &PgPool, tenant: TenantId, new: &NewLimitRequest) -> Result<U
     .bind(settings)
     .bind(&new.note)
     .bind(OperationalType::LimitsRequested.as_str())
-    .bind(request_details(new.id, &new.settings, &new.note))
+    .bind(request_details(
+        new.id,
+        &new.settings,
+        new.batches,
+        &new.note,
+    ))
     .bind(before)
+    .bind(new.batches.events.map(integer))
+    .bind(new.batches.bytes.map(integer))
     .execute(pool)
     .await?;
     match asked.rows_affected() {
-        0 => same(pool, tenant, new).await,
+        0 => same(pool, tenant, Some(new.destination)).await,
+        _ => Ok(new.id),
+    }
+}
+
+async fn ask_for_destinations(
+    pool: &PgPool,
+    tenant: TenantId,
+    new: &NewDestinationsRequest,
+) -> Result<Uuid, Failure> {
+    let asked = sqlx::query(
+        "-- request_destinations
+        with asked as (
+            insert into limit_requests as r (id, tenant_id, destinations, note, created_at)
+            select $1, n.id, $3, $4, clock_timestamp() from tenants n
+            where n.id = $2 and n.deleted_at is null
+            on conflict (tenant_id) where state = 'open' and destination_id is null do update
+            set id = excluded.id, destinations = excluded.destinations, note = excluded.note,
+                created_at = excluded.created_at
+            where (r.destinations, r.note)
+                is distinct from (excluded.destinations, excluded.note)
+            returning r.tenant_id
+        )
+        insert into operational_events (event_type, tenant_id, details)
+        select $5, a.tenant_id, $6 from asked a",
+    )
+    .bind(new.id)
+    .bind(tenant.0)
+    .bind(integer(new.destinations))
+    .bind(&new.note)
+    .bind(OperationalType::LimitsRequested.as_str())
+    .bind(destinations_details(new.id, new.destinations, &new.note))
+    .execute(pool)
+    .await?;
+    match asked.rows_affected() {
+        0 => same(pool, tenant, None).await,
         _ => Ok(new.id),
     }
 }
 
 /// The open one that says the same already: a later statement, to which whoever came
 /// first has committed it.
-async fn same(pool: &PgPool, tenant: TenantId, new: &NewLimitRequest) -> Result<Uuid, Failure> {
+async fn same(
+    pool: &PgPool,
+    tenant: TenantId,
+    destination: Option<DestinationId>,
+) -> Result<Uuid, Failure> {
     let found = sqlx::query_scalar(
         "-- request_limits: one that is open and says the same
         select r.id from limit_requests r
-        where r.destination_id = $1 and r.tenant_id = $2 and r.state = 'open'",
+        where r.destination_id is not distinct from $1 and r.tenant_id = $2
+            and r.state = 'open'",
     )
-    .bind(new.destination.0)
+    .bind(destination.map(|destination| destination.0))
     .bind(tenant.0)
     .fetch_optional(pool)
     .await?;
-    found.ok_or(Failure::NotFound("destination"))
+    found.ok_or(Failure::NotFound(match destination {
+        Some(_) => "destination",
+        None => "tenant",
+    }))
 }
 
-type RequestRow = (
-    Uuid,
-    Uuid,
-    Uuid,
-    String,
-    String,
-    String,
-    i64,
-    String,
-    Option<i64>,
-);
+const COLUMNS: &str = "r.id, r.tenant_id, r.destination_id, r.settings, r.limits_before,
+            r.batch_events, r.batch_bytes, r.destinations, r.note, r.state,
+            micros(r.created_at) as created_at, r.reason, micros(r.decided_at) as decided_at";
+
+row! {
+    struct RequestRow {
+        id: Uuid,
+        tenant_id: Uuid,
+        destination_id: Option<Uuid>,
+        settings: Option<String>,
+        limits_before: Option<String>,
+        batch_events: Option<i32>,
+        batch_bytes: Option<i32>,
+        destinations: Option<i32>,
+        note: String,
+        state: String,
+        created_at: i64,
+        reason: String,
+        decided_at: Option<i64>,
+    }
+}
+
+impl RequestRow {
+    fn request(self) -> Result<LimitRequest, Failure> {
+        Ok(LimitRequest {
+            id: self.id,
+            tenant: TenantId(self.tenant_id),
+            wanted: self.wanted()?,
+            state: word("limit_requests", "state", self.id, &self.state)?,
+            created_at: Timestamp::from_micros(self.created_at),
+            decided_at: time(self.decided_at),
+            note: self.note,
+            reason: self.reason,
+        })
+    }
+
+    /// For a destination or for a number of them, as the table's check says.
+    fn wanted(&self) -> Result<Wanted, Failure> {
+        let number = |number: Option<i32>| number.map(|number| count(number.into()));
+        let Some(destination) = self.destination_id else {
+            let destinations = number(self.destinations).unwrap_or_default();
+            return Ok(Wanted::Destinations(destinations));
+        };
+        Ok(Wanted::Limits {
+            destination: DestinationId(destination),
+            settings: self.limits("settings", self.settings.as_deref())?,
+            batches: LargerBatches {
+                events: number(self.batch_events),
+                bytes: number(self.batch_bytes),
+            },
+        })
+    }
+
+    fn limits(&self, column: &'static str, text: Option<&str>) -> Result<LimitSettings, Failure> {
+        serde_json::from_str(text.unwrap_or_default()).map_err(|error| {
+            Failure::Corrupt(StoreError::Corrupt {
+                table: "limit_requests",
+                column,
+                row: self.id.to_string(),
+                problem: error.to_string(),
+            })
+        })
+    }
+}
 
 async fn list(
     pool: &PgPool,
     tenant: Option<TenantId>,
     limit: u32,
 ) -> Result<Vec<LimitRequest>, Failure> {
-    let rows: Vec<RequestRow> = sqlx::query_as(
+    let sql = format!(
         "-- limit_requests
-        select r.id, r.tenant_id, r.destination_id, r.settings, r.note, r.state,
-            micros(r.created_at), r.reason, micros(r.decided_at)
+        select {COLUMNS}
         from limit_requests r
         where $1::uuid is null or r.tenant_id = $1
-        order by r.state <> 'open', r.created_at desc, r.id desc limit $2",
-    )
-    .bind(tenant.map(|tenant| tenant.0))
-    .bind(i64::from(limit))
-    .fetch_all(pool)
-    .await?;
-    rows.into_iter().map(request).collect()
+        order by r.state <> 'open', r.created_at desc, r.id desc limit $2"
+    );
+    let rows: Vec<RequestRow> = sqlx::query_as(sqlx::AssertSqlSafe(sql))
+        .bind(tenant.map(|tenant| tenant.0))
+        .bind(i64::from(limit))
+        .fetch_all(pool)
+        .await?;
+    rows.into_iter().map(RequestRow::request).collect()
 }
 
 async fn one(pool: &PgPool, id: Uuid) -> Result<LimitRequest, Failure> {
-    let row: Option<RequestRow> = sqlx::query_as(
+    let sql = format!(
         "-- limit_request
-        select r.id, r.tenant_id, r.destination_id, r.settings, r.note, r.state,
-            micros(r.created_at), r.reason, micros(r.decided_at)
-        from limit_requests r where r.id = $1",
-    )
-    .bind(id)
-    .fetch_optional(pool)
-    .await?;
-    request(row.ok_or(Failure::NotFound("limit request"))?)
-}
-
-fn request(
-    (id, tenant, destination, settings, note, state, created_at, reason, decided_at): RequestRow,
-) -> Result<LimitRequest, Failure> {
-    Ok(LimitRequest {
-        id,
-        tenant: TenantId(tenant),
-        destination: DestinationId(destination),
-        settings: limits(id, &settings)?,
-        note,
-        state: word("limit_requests", "state", id, &state)?,
-        created_at: Timestamp::from_micros(created_at),
-        reason,
-        decided_at: decided_at.map(Timestamp::from_micros),
-    })
+        select {COLUMNS}
+        from limit_requests r where r.id = $1"
+    );
+    let row: Option<RequestRow> = sqlx::query_as(sqlx::AssertSqlSafe(sql))
+        .bind(id)
+        .fetch_optional(pool)
+        .await?;
+    row.ok_or(Failure::NotFound("limit request"))?.request()
 }
 
 /// The destination's row is locked by then, and so is its tier against change.
 async fn grant(
     connection: &mut PgConnection,
     (tenant, destination): (TenantId, DestinationId),
-    settings: &LimitSettings,
+    (settings, batches): (&LimitSettings, LargerBatches),
     before: Option<&LimitSettings>,
 ) -> Result<(), Failure> {
     catalog::lock_tier(connection, tenant).await?;
@@ -195,13 +300,15 @@ async fn grant(
     if before.is_some_and(|before| *before != found.limits) {
         return Err(Failure::Conflict(LIMITS_HAVE_CHANGED));
     }
-    let granted = Ceiling::of_own(settings);
+    let granted = Ceiling::of_own(settings).with_batches(batches);
     sqlx::query(
         "-- grant_limits
         update destinations
         set granted_per_second = greatest(granted_per_second, $3),
             granted_at_once = greatest(granted_at_once, $4),
-            granted_in_flight = greatest(granted_in_flight, $5)
+            granted_in_flight = greatest(granted_in_flight, $5),
+            granted_batch_events = greatest(granted_batch_events, $6),
+            granted_batch_bytes = greatest(granted_batch_bytes, $7)
         where id = $1 and tenant_id = $2 and deleted_at is null",
     )
     .bind(destination.0)
@@ -209,6 +316,8 @@ async fn grant(
     .bind(granted.per_second)
     .bind(granted.at_once.map(integer))
     .bind(granted.max_in_flight.map(integer))
+    .bind(granted.batch_events.map(integer))
+    .bind(granted.batch_bytes.map(integer))
     .execute(&mut *connection)
     .await?;
     let change = DestinationChange {
@@ -218,6 +327,27 @@ async fn grant(
     catalog::update(connection, tenant, destination, &change).await
 }
 
+/// The tenant may have so many destinations from then on.
+async fn grant_destinations(
+    connection: &mut PgConnection,
+    tenant: TenantId,
+    most: u32,
+) -> Result<(), Failure> {
+    let granted = sqlx::query(
+        "-- decide_limit_request: grant destinations
+        update tenants set granted_destinations = greatest(granted_destinations, $2)
+        where id = $1 and deleted_at is null",
+    )
+    .bind(tenant.0)
+    .bind(integer(most))
+    .execute(connection)
+    .await?;
+    match granted.rows_affected() {
+        0 => Err(Failure::NotFound("tenant")),
+        _ => Ok(()),
+    }
+}
+
 async fn decide(
     pool: &PgPool,
     id: Uuid,
@@ -225,19 +355,32 @@ async fn decide(
     reason: &str,
 ) -> Result<(), Failure> {
     let mut transaction = pool.begin().await?;
-    let open: Option<(Uuid, Uuid, String, String)> = sqlx::query_as(
+    let sql = format!(
         "-- decide_limit_request: is it open
-        select r.tenant_id, r.destination_id, r.settings, r.limits_before
-        from limit_requests r where r.id = $1 and r.state = 'open' for update",
-    )
-    .bind(id)
-    .fetch_optional(&mut *transaction)
-    .await?;
-    let (tenant, destination, settings, before) = open.ok_or(Failure::Conflict(NOT_OPEN))?;
+        select {COLUMNS}
+        from limit_requests r where r.id = $1 and r.state = 'open' for update"
+    );
+    let open: Option<RequestRow> = sqlx::query_as(sqlx::AssertSqlSafe(sql))
+        .bind(id)
+        .fetch_optional(&mut *transaction)
+        .await?;
+    let open = open.ok_or(Failure::Conflict(NOT_OPEN))?;
     if decision == LimitRequestState::Approved {
-        let of = (TenantId(tenant), DestinationId(destination));
-        let (settings, before) = (limits(id, &settings)?, limits(id, &before)?);
-        grant(&mut transaction, of, &settings, Some(&before)).await?;
+        let tenant = TenantId(open.tenant_id);
+        match open.wanted()? {
+            Wanted::Limits {
+                destination,
+                settings,
+                batches,
+            } => {
+                let before = open.limits("limits_before", open.limits_before.as_deref())?;
+                let of = (tenant, destination);
+                grant(&mut transaction, of, (&settings, batches), Some(&before)).await?;
+            }
+            Wanted::Destinations(most) => {
+                grant_destinations(&mut transaction, tenant, most).await?;
+            }
+        }
     }
     sqlx::query(
         "-- decide_limit_request
@@ -258,15 +401,4 @@ async fn decide(
     .await?;
     transaction.commit().await?;
     Ok(())
-}
-
-fn limits(id: Uuid, settings: &str) -> Result<LimitSettings, Failure> {
-    serde_json::from_str(settings).map_err(|error| {
-        Failure::Corrupt(StoreError::Corrupt {
-            table: "limit_requests",
-            column: "settings",
-            row: id.to_string(),
-            problem: error.to_string(),
-        })
-    })
 }

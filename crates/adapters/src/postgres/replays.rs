@@ -22,6 +22,7 @@ use super::failure::Failure;
 use super::limit_group;
 use super::rows::{count, time, word};
 use crate::row::row;
+pub(super) use resent::resendable;
 
 /// A single one is the only one of its destination that died just then.
 const CREATE: &str = "-- create_replay

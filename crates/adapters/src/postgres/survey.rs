@@ -8,7 +8,7 @@ use domain::ids::{DestinationId, TenantId};
 use domain::watch::Shortfall;
 use engine::ports::{
     MAX_SURVEYED, MAX_TROUBLES, StoreError, Survey, SurveyPage, SurveyRules, Surveyed,
-    SurveyedBacklog, Troubles,
+    SurveyedBacklog, TroubledTenants, Troubles,
 };
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
@@ -237,5 +237,25 @@ async fn troubles(pool: &PgPool) -> Result<Troubles, Failure> {
     Ok(Troubles {
         breakers_open: count(open),
         short,
+        tenants: troubled_tenants(pool).await?,
+    })
+}
+
+/// The table has those alone that are not well.
+async fn troubled_tenants(pool: &PgPool) -> Result<TroubledTenants, Failure> {
+    let (success, destinations, backlog, refused): (i64, i64, i64, i64) = sqlx::query_as(
+        "-- survey: troubled tenants
+        select count(w.success_low_since), count(w.destinations_high_since),
+            count(w.backlog_high_since), count(w.refused_since)
+        from (select * from tenant_watches limit $1) w",
+    )
+    .bind(i64::from(MAX_TROUBLES))
+    .fetch_one(pool)
+    .await?;
+    Ok(TroubledTenants {
+        success_low: count(success),
+        destinations_high: count(destinations),
+        backlog_high: count(backlog),
+        refused: count(refused),
     })
 }

@@ -118,6 +118,7 @@ row! {
         effective: Option<i32>,
         ingest_per_second: Option<i32>,
         effective_ingest: Option<i32>,
+        most_destinations: Option<i32>,
         created_at: i64,
         deleted_at: Option<i64>,
         destinations_left: Option<i64>,
@@ -136,6 +137,7 @@ impl TenantRow {
             effective_max_in_flight: number(self.effective),
             ingest_per_second: number(self.ingest_per_second),
             effective_ingest_per_second: number(self.effective_ingest),
+            effective_max_destinations: number(self.most_destinations),
             created_at: Timestamp::from_micros(self.created_at),
             deletion: self.deleted_at.map(|since| Deletion {
                 since: Timestamp::from_micros(since),
@@ -155,6 +157,8 @@ macro_rules! select {
         coalesce(n.max_in_flight, t.tenant_max_in_flight) as effective,
         n.ingest_per_second,
         coalesce(n.ingest_per_second, t.tenant_ingest_per_second) as effective_ingest,
+        most_destinations(t.tenant_max_destinations, n.granted_destinations)
+            as most_destinations,
         micros(n.created_at) as created_at, micros(n.deleted_at) as deleted_at,
         case when n.deleted_at is not null then (
             select count(*) from destinations d

@@ -7,7 +7,8 @@ use domain::ids::{AttemptId, DestinationId, ReplayId, TenantId};
 use engine::ports::{
     Advanced, Backlog, CancelStep, CancelledOne, CancelledStep, CatalogError, DeadLetter,
     DeadLetterFilter, DeadLetterPage, DeadLetterPosition, DestinationPage, NewReplay, Replay,
-    ReplayProgress, Replays, Retain, RetainRules, Retained, RetryRules, StoreError,
+    ReplayProgress, Replays, Resendable, ResentEvents, Retain, RetainRules, Retained, RetryRules,
+    StoreError,
 };
 use rusqlite::Transaction;
 
@@ -109,6 +110,17 @@ impl Backlog for SqliteStore {
         let new = new.clone();
         let step = move |tx: &Transaction<'_>, now| replays::create(tx, now, tenant, &new);
         Ok(self.write(step).await?)
+    }
+
+    async fn resendable(
+        &self,
+        tenant: TenantId,
+        to: &[DestinationId],
+        which: &ResentEvents,
+    ) -> Result<Resendable, CatalogError> {
+        let (to, which, now) = (to.to_vec(), which.clone(), (self.clock)());
+        let read = move |tx: &Transaction<'_>| replays::resendable(tx, now, tenant, &to, &which);
+        Ok(self.count(read).await?)
     }
 
     async fn destinations_with_dead_letters(

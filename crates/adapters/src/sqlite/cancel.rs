@@ -71,7 +71,7 @@ pub(super) fn attempt(
     })?;
     let (destination, state) = found.ok_or(CatalogError::NotFound("attempt"))?;
     match state {
-        AttemptState::Waiting | AttemptState::Admitted => {}
+        state if state.can_be_cancelled() => {}
         AttemptState::Cancelled => return Ok(CancelledOne::Cancelled(None)),
         other => return Ok(CancelledOne::TooLate(other)),
     }

@@ -115,9 +115,7 @@ const IS_DELETED: &str = "
 
 const BOUND: &str = "
     -- create: how many destinations the tenant may have
-    select t.tenant_max_destinations
-    from tenants n join tiers t on t.name = n.tier
-    where n.id = ?1 and t.tenant_max_destinations is not null";
+    select most from most_destinations where tenant_id = ?1 and most is not null";
 
 const HAS: &str = "
     -- create: how many it has, and has just deleted; up to the bound

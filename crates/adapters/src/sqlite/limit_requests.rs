@@ -1,27 +1,32 @@
-//! Which limits owners ask for, and what operators grant beyond a ceiling.
+//! What owners ask for, and what operators grant beyond a ceiling.
 
 use async_trait::async_trait;
-use domain::ceiling::{Ceiling, decision_details, request_details};
+use domain::ceiling::{
+    Ceiling, LargerBatches, decision_details, destinations_details, request_details,
+};
 use domain::ids::{DestinationId, TenantId};
 use domain::operations::OperationalType;
 use domain::policy::LimitSettings;
 use domain::time::Timestamp;
 use engine::ports::{
     CatalogError, DestinationChange, LIMITS_HAVE_CHANGED, LimitRequest, LimitRequestState,
-    LimitRequests, Managed, NOT_OPEN, NewLimitRequest, StoreError,
+    LimitRequests, Managed, NOT_OPEN, NewDestinationsRequest, NewLimitRequest, StoreError, Wanted,
 };
 use rusqlite::{Row, Transaction};
 use uuid::Uuid;
 
 use super::fault::Fault;
-use super::rows::{all, execute, first, maybe_time, time, word};
+use super::rows::{Place, all, execute, first, maybe_time, maybe_word, time, word};
 use super::{SqliteStore, destinations, managers};
+
+const ID: Place = ("limit_requests", "id");
 
 const SAME: &str = "
     -- request_limits: one that is open and says the same
     select id from limit_requests
     where tenant_id = ?1 and destination_id = ?2 and state = 'open'
-        and settings = ?3 and note = ?4 and limits_before = ?5";
+        and settings = ?3 and note = ?4 and limits_before = ?5 and batch_events is ?6
+        and batch_bytes is ?7";
 
 const REPLACE: &str = "
     -- request_limits: the open one
@@ -30,26 +35,40 @@ const REPLACE: &str = "
 const REQUEST: &str = "
     -- request_limits
     insert into limit_requests
-        (id, tenant_id, destination_id, settings, note, created_at, limits_before)
-    select ?1, d.tenant_id, d.id, ?4, ?5, ?6, ?7 from destinations d
+        (id, tenant_id, destination_id, settings, note, created_at, limits_before,
+            batch_events, batch_bytes)
+    select ?1, d.tenant_id, d.id, ?4, ?5, ?6, ?7, ?8, ?9 from destinations d
     where d.id = ?3 and d.tenant_id = ?2 and d.deleted_at is null";
+
+const SAME_DESTINATIONS: &str = "
+    -- request_destinations: one that is open and says the same
+    select id from limit_requests
+    where tenant_id = ?1 and destination_id is null and state = 'open'
+        and destinations = ?2 and note = ?3";
+
+const REPLACE_DESTINATIONS: &str = "
+    -- request_destinations: the open one
+    delete from limit_requests
+    where tenant_id = ?1 and destination_id is null and state = 'open'";
+
+const REQUEST_DESTINATIONS: &str = "
+    -- request_destinations
+    insert into limit_requests (id, tenant_id, destinations, note, created_at)
+    select ?1, n.id, ?3, ?4, ?5 from tenants n
+    where n.id = ?2 and n.deleted_at is null";
 
 const REQUESTS: &str = "
     -- limit_requests
-    select id, tenant_id, destination_id, settings, note, state, created_at, reason, decided_at
+    select id, tenant_id, destination_id, settings, note, state, created_at, reason, decided_at,
+        limits_before, batch_events, batch_bytes, destinations
     from limit_requests where ?1 is null or tenant_id = ?1
     order by state <> 'open', created_at desc, id desc limit ?2";
 
 const ONE_REQUEST: &str = "
     -- limit_request
-    select id, tenant_id, destination_id, settings, note, state, created_at, reason, decided_at
-    from limit_requests where id = ?1";
-
-const OPEN: &str = "
-    -- decide_limit_request: is it open
     select id, tenant_id, destination_id, settings, note, state, created_at, reason, decided_at,
-        limits_before
-    from limit_requests where id = ?1 and state = 'open'";
+        limits_before, batch_events, batch_bytes, destinations
+    from limit_requests where id = ?1";
 
 const GRANT: &str = "
     -- grant_limits
@@ -57,8 +76,16 @@ const GRANT: &str = "
     set granted_per_second =
             nullif(max(coalesce(granted_per_second, 0), coalesce(?3, 0)), 0),
         granted_at_once = nullif(max(coalesce(granted_at_once, 0), coalesce(?4, 0)), 0),
-        granted_in_flight = nullif(max(coalesce(granted_in_flight, 0), coalesce(?5, 0)), 0)
+        granted_in_flight = nullif(max(coalesce(granted_in_flight, 0), coalesce(?5, 0)), 0),
+        granted_batch_events =
+            nullif(max(coalesce(granted_batch_events, 0), coalesce(?6, 0)), 0),
+        granted_batch_bytes = nullif(max(coalesce(granted_batch_bytes, 0), coalesce(?7, 0)), 0)
     where id = ?1 and tenant_id = ?2 and deleted_at is null";
+
+const GRANT_DESTINATIONS: &str = "
+    -- decide_limit_request: grant destinations
+    update tenants set granted_destinations = max(coalesce(granted_destinations, 0), ?2)
+    where id = ?1 and deleted_at is null";
 
 const DECIDE: &str = "
     -- decide_limit_request
@@ -79,6 +106,17 @@ impl LimitRequests for SqliteStore {
     ) -> Result<Uuid, CatalogError> {
         let new = new.clone();
         let step = move |tx: &Transaction<'_>, now: Timestamp| ask(tx, now, tenant, &new);
+        Ok(self.write(step).await?)
+    }
+
+    async fn request_destinations(
+        &self,
+        tenant: TenantId,
+        new: &NewDestinationsRequest,
+    ) -> Result<Uuid, CatalogError> {
+        let new = new.clone();
+        let step =
+            move |tx: &Transaction<'_>, now: Timestamp| ask_for_destinations(tx, now, tenant, &new);
         Ok(self.write(step).await?)
     }
 
@@ -108,7 +146,8 @@ impl LimitRequests for SqliteStore {
     ) -> Result<(), CatalogError> {
         let settings = *settings;
         let step = move |tx: &Transaction<'_>, now: Timestamp| {
-            grant(tx, now, (tenant, destination), (&settings, None))
+            let granted = (&settings, LargerBatches::default());
+            grant(tx, now, (tenant, destination), granted, None)
         };
         Ok(self.write(step).await?)
     }
@@ -137,10 +176,17 @@ fn ask(
     };
     let (tenant, destination) = (tenant.to_string(), new.destination.to_string());
     let (settings, before) = (json(&new.settings)?, json(&new.before)?);
-    let asked = (&tenant, &destination, &settings, &new.note, &before);
-    if let Some(same) = first(tx, SAME, asked, |row| {
-        word(row, 0, ("limit_requests", "id"))
-    })? {
+    let (events, bytes) = (new.batches.events, new.batches.bytes);
+    let asked = (
+        &tenant,
+        &destination,
+        &settings,
+        &new.note,
+        &before,
+        events,
+        bytes,
+    );
+    if let Some(same) = first(tx, SAME, asked, |row| word(row, 0, ID))? {
         return Ok(same);
     }
     execute(tx, REPLACE, [&destination])?;
@@ -152,11 +198,40 @@ fn ask(
         &new.note,
         now.as_micros(),
         before,
+        events,
+        bytes,
     );
     if execute(tx, REQUEST, row)? == 0 {
         return Err(CatalogError::NotFound("destination").into());
     }
-    let details = request_details(new.id, &new.settings, &new.note);
+    let details = request_details(new.id, &new.settings, new.batches, &new.note);
+    tell(tx, now, (new.id, OperationalType::LimitsRequested, details))?;
+    Ok(new.id)
+}
+
+fn ask_for_destinations(
+    tx: &Transaction<'_>,
+    now: Timestamp,
+    tenant: TenantId,
+    new: &NewDestinationsRequest,
+) -> Result<Uuid, Fault> {
+    let tenant = tenant.to_string();
+    let asked = (&tenant, new.destinations, &new.note);
+    if let Some(same) = first(tx, SAME_DESTINATIONS, asked, |row| word(row, 0, ID))? {
+        return Ok(same);
+    }
+    execute(tx, REPLACE_DESTINATIONS, [&tenant])?;
+    let row = (
+        new.id.to_string(),
+        &tenant,
+        new.destinations,
+        &new.note,
+        now.as_micros(),
+    );
+    if execute(tx, REQUEST_DESTINATIONS, row)? == 0 {
+        return Err(CatalogError::NotFound("tenant").into());
+    }
+    let details = destinations_details(new.id, new.destinations, &new.note);
     tell(tx, now, (new.id, OperationalType::LimitsRequested, details))?;
     Ok(new.id)
 }
@@ -165,20 +240,23 @@ fn grant(
     tx: &Transaction<'_>,
     now: Timestamp,
     (tenant, destination): (TenantId, DestinationId),
-    (settings, before): (&LimitSettings, Option<&LimitSettings>),
+    (settings, batches): (&LimitSettings, LargerBatches),
+    before: Option<&LimitSettings>,
 ) -> Result<(), Fault> {
     managers::check(tx, Managed::by_nobody(tenant, destination))?;
     let found = destinations::read(tx, tenant, destination)?;
     if before.is_some_and(|before| *before != found.limits) {
         return Err(CatalogError::Conflict(LIMITS_HAVE_CHANGED.to_owned()).into());
     }
-    let granted = Ceiling::of_own(settings);
+    let granted = Ceiling::of_own(settings).with_batches(batches);
     let row = (
         destination.to_string(),
         tenant.to_string(),
         granted.per_second,
         granted.at_once,
         granted.max_in_flight,
+        granted.batch_events,
+        granted.batch_bytes,
     );
     execute(tx, GRANT, row)?;
     let change = DestinationChange {
@@ -194,17 +272,26 @@ fn decide(
     id: Uuid,
     (decision, reason): (LimitRequestState, &str),
 ) -> Result<(), Fault> {
-    let found = first(tx, OPEN, [id.to_string()], |row| {
-        let request = request(row)?;
-        let before: String = row.get(9)?;
-        Ok((request, limits(id, &before)?))
+    let found = first(tx, ONE_REQUEST, [id.to_string()], |row| {
+        Ok((request(row)?, row.get::<_, Option<String>>(9)?))
     })?;
-    let Some((open, before)) = found else {
+    let open = found.filter(|(found, _)| found.state == LimitRequestState::Open);
+    let Some((open, before)) = open else {
         return Err(CatalogError::Conflict(NOT_OPEN.to_owned()).into());
     };
     if decision == LimitRequestState::Approved {
-        let of = (open.tenant, open.destination);
-        grant(tx, now, of, (&open.settings, Some(&before)))?;
+        match open.wanted {
+            Wanted::Limits {
+                destination,
+                settings,
+                batches,
+            } => {
+                let before = limits(id, ("limits_before", before))?;
+                let of = (open.tenant, destination);
+                grant(tx, now, of, (&settings, batches), Some(&before))?;
+            }
+            Wanted::Destinations(most) => grant_destinations(tx, open.tenant, most)?,
+        }
     }
     let row = (id.to_string(), decision.as_str(), now.as_micros(), reason);
     execute(tx, DECIDE, row)?;
@@ -212,11 +299,22 @@ fn decide(
     tell(tx, now, (id, OperationalType::LimitsDecided, details))
 }
 
-fn limits(id: Uuid, settings: &str) -> Result<LimitSettings, Fault> {
-    serde_json::from_str(settings).map_err(|error| {
+/// The tenant may have so many destinations from then on.
+fn grant_destinations(tx: &Transaction<'_>, tenant: TenantId, most: u32) -> Result<(), Fault> {
+    match execute(tx, GRANT_DESTINATIONS, (tenant.to_string(), most))? {
+        0 => Err(CatalogError::NotFound("tenant").into()),
+        _ => Ok(()),
+    }
+}
+
+fn limits(
+    id: Uuid,
+    (column, text): (&'static str, Option<String>),
+) -> Result<LimitSettings, Fault> {
+    serde_json::from_str(&text.unwrap_or_default()).map_err(|error| {
         StoreError::Corrupt {
             table: "limit_requests",
-            column: "settings",
+            column,
             row: id.to_string(),
             problem: error.to_string(),
         }
@@ -235,17 +333,31 @@ fn tell(
 }
 
 fn request(row: &Row<'_>) -> Result<LimitRequest, Fault> {
-    let id: Uuid = word(row, 0, ("limit_requests", "id"))?;
-    let settings: String = row.get(3)?;
+    let id = word(row, 0, ID)?;
     Ok(LimitRequest {
         id,
         tenant: word(row, 1, ("limit_requests", "tenant_id"))?,
-        destination: word(row, 2, ("limit_requests", "destination_id"))?,
-        settings: limits(id, &settings)?,
+        wanted: wanted(row, id)?,
         note: row.get(4)?,
         state: word(row, 5, ("limit_requests", "state"))?,
         created_at: time(row, 6)?,
         reason: row.get(7)?,
         decided_at: maybe_time(row, 8)?,
+    })
+}
+
+/// For a destination or for a number of them, as the table's check says.
+fn wanted(row: &Row<'_>, id: Uuid) -> Result<Wanted, Fault> {
+    let destination = maybe_word(row, 2, ("limit_requests", "destination_id"))?;
+    let Some(destination) = destination else {
+        return Ok(Wanted::Destinations(row.get(12)?));
+    };
+    Ok(Wanted::Limits {
+        destination,
+        settings: limits(id, ("settings", row.get(3)?))?,
+        batches: LargerBatches {
+            events: row.get(10)?,
+            bytes: row.get(11)?,
+        },
     })
 }

@@ -20,6 +20,7 @@ use rusqlite::{Connection, Row, Transaction};
 use super::fault::Fault;
 use super::limit_groups::limits;
 use super::rows::{all, execute, first, maybe_time, parse, settings, tier_settings, time, word};
+pub(super) use resent::resendable;
 
 const DEAD_LETTER: &str = "
     -- create_replay: a single one

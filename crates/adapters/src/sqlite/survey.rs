@@ -6,7 +6,7 @@ use domain::time::Timestamp;
 use domain::watch::Shortfall;
 use engine::ports::{
     MAX_SURVEYED, MAX_TROUBLES, StoreError, Survey, SurveyPage, SurveyRules, Surveyed,
-    SurveyedBacklog, Troubles,
+    SurveyedBacklog, TroubledTenants, Troubles,
 };
 use rusqlite::Transaction;
 
@@ -52,6 +52,13 @@ const SHORT: &str = "
     select short_for, count(*) from watches
     where short_told = 1 and short_for is not null
     group by short_for";
+
+/// The table has those alone that are not well.
+const TENANTS: &str = "
+    -- survey: troubled tenants
+    select count(success_low_since), count(destinations_high_since), count(backlog_high_since),
+        count(refused_since)
+    from (select * from tenant_watches limit ?1)";
 
 /// The statements of a page, for the test of what they cost.
 #[cfg(test)]
@@ -172,8 +179,17 @@ fn troubles(tx: &Transaction<'_>) -> Result<Troubles, Fault> {
         Ok((reason, row.get::<_, u32>(1)?))
     })?;
     short.sort_by_key(|(reason, _)| Shortfall::ALL.iter().position(|one| one == reason));
+    let tenants = first(tx, TENANTS, [MAX_TROUBLES], |row| {
+        Ok(TroubledTenants {
+            success_low: row.get(0)?,
+            destinations_high: row.get(1)?,
+            backlog_high: row.get(2)?,
+            refused: row.get(3)?,
+        })
+    })?;
     Ok(Troubles {
         breakers_open: open.unwrap_or(0),
         short,
+        tenants: tenants.unwrap_or_default(),
     })
 }

@@ -32,7 +32,8 @@ const SELECT: &str = "
         ) + (
             select count(*) from destinations d
             where d.tenant_id = n.id and d.deleted_at is not null and d.drained_at is null
-        ))
+        )),
+        (select m.most from most_destinations m where m.tenant_id = n.id)
     from tenants n join tiers t on t.name = n.tier";
 
 const TIER_IS_THERE: &str = "
@@ -423,6 +424,7 @@ fn tenant(row: &Row<'_>) -> Result<Tenant, Fault> {
             }),
             None => None,
         },
+        effective_max_destinations: row.get(11)?,
     })
 }
 

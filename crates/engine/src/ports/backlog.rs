@@ -1,6 +1,7 @@
 //! The same store, as seen by those who look after what waits at a
 //! destination and what died there.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -100,6 +101,17 @@ pub trait Backlog: Send + Sync {
         tenant: TenantId,
         new: &NewReplay,
     ) -> Result<Replay, CatalogError>;
+
+    /// How many events a replay of [`Which::Events`] would be of now, at each of these
+    /// destinations. Begins none. It looks at [`Resendable::events_each`] events whose ids say
+    /// that time, and at [`MAX_EVENTS_COUNTED`] whose ids are older: few of those were
+    /// accepted since then. Destinations that are gone, or another tenant's, are left out.
+    async fn resendable(
+        &self,
+        tenant: TenantId,
+        to: &[DestinationId],
+        which: &ResentEvents,
+    ) -> Result<Resendable, CatalogError>;
 
     /// Which have dead letters that match, of the tenant's next `limit`
     /// destinations after `after` in id order: what a replay of all of them is
@@ -310,6 +322,31 @@ pub struct ResentEvents {
     /// Those only whose ids have this in them, or the one that it stands for as an
     /// idempotency key. Refused by the name `text` if it can be neither.
     pub text: Option<String>,
+}
+
+/// How many events would be sent again.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Resendable {
+    /// To each destination that is there: how many of those that were looked at.
+    pub counts: BTreeMap<DestinationId, u64>,
+    /// There are events that were not looked at: more may match.
+    pub is_part: bool,
+}
+
+impl Resendable {
+    /// At so many events a store looks for each of so many destinations: for all of them
+    /// together at about as many as for one.
+    #[must_use]
+    pub fn events_each(destinations: usize) -> u32 {
+        let destinations = u32::try_from(destinations).unwrap_or(u32::MAX);
+        (MAX_EVENTS_COUNTED / destinations.max(1)).max(1)
+    }
+
+    /// Nothing of it all matches.
+    #[must_use]
+    pub fn is_none(&self) -> bool {
+        !self.is_part && self.counts.values().all(|count| *count == 0)
+    }
 }
 
 /// The refusal of a text by which no event can be found.

@@ -1,8 +1,9 @@
-//! Which limits owners ask for, and what operators grant beyond a ceiling.
+//! What owners ask for, and what operators grant beyond a ceiling.
 
 use std::str::FromStr;
 
 use async_trait::async_trait;
+use domain::ceiling::LargerBatches;
 use domain::ids::{DestinationId, TenantId};
 use domain::policy::LimitSettings;
 use domain::time::Timestamp;
@@ -10,7 +11,7 @@ use uuid::Uuid;
 
 use super::error::CatalogError;
 
-/// Requests for limits. Every method is one transaction.
+/// Requests for what is above a ceiling. Every method is one transaction.
 #[async_trait]
 pub trait LimitRequests: Send + Sync {
     /// Asks for limits of one of the tenant's destinations. An open request for
@@ -20,6 +21,14 @@ pub trait LimitRequests: Send + Sync {
         &self,
         tenant: TenantId,
         new: &NewLimitRequest,
+    ) -> Result<Uuid, CatalogError>;
+
+    /// Asks for so many destinations of the tenant, as [`Self::request_limits`] does for
+    /// limits: of these a tenant has one open request as well.
+    async fn request_destinations(
+        &self,
+        tenant: TenantId,
+        new: &NewDestinationsRequest,
     ) -> Result<Uuid, CatalogError>;
 
     /// Up to `limit` requests, the open ones first and then the newest: of one
@@ -43,9 +52,9 @@ pub trait LimitRequests: Send + Sync {
         settings: &LimitSettings,
     ) -> Result<(), CatalogError>;
 
-    /// Decides an open request; one that is approved is granted. A conflict if it is decided
-    /// or replaced, or if the destination's limits are not any more what they were when it
-    /// was made.
+    /// Decides an open request; one that is approved is granted: limits are set then, larger
+    /// batches and more destinations may be. A conflict if it is decided or replaced, or if
+    /// the destination's limits are not any more what they were when it was made.
     async fn decide_limit_request(
         &self,
         id: Uuid,
@@ -65,8 +74,48 @@ pub struct NewLimitRequest {
     pub before: LimitSettings,
     /// All of them, as they shall be.
     pub settings: LimitSettings,
+    /// How large its batches may be.
+    pub batches: LargerBatches,
     /// Why, in their words.
     pub note: String,
+}
+
+/// A number of destinations that somebody asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewDestinationsRequest {
+    /// Its id, given by us.
+    pub id: Uuid,
+    /// So many, with those that are there; at least 1.
+    pub destinations: u32,
+    /// Why, in their words.
+    pub note: String,
+}
+
+/// What a request is for.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Wanted {
+    /// Of one destination.
+    Limits {
+        /// Which.
+        destination: DestinationId,
+        /// All limits, as they shall be.
+        settings: LimitSettings,
+        /// How large its batches may be.
+        batches: LargerBatches,
+    },
+    /// So many destinations of the tenant.
+    Destinations(u32),
+}
+
+impl Wanted {
+    /// The destination that it is for, if it is for one.
+    #[must_use]
+    pub const fn destination(&self) -> Option<DestinationId> {
+        match self {
+            Self::Limits { destination, .. } => Some(*destination),
+            Self::Destinations(_) => None,
+        }
+    }
 }
 
 /// Whether a request was decided.
@@ -116,10 +165,8 @@ pub struct LimitRequest {
     pub id: Uuid,
     /// Whose.
     pub tenant: TenantId,
-    /// For which destination.
-    pub destination: DestinationId,
-    /// All limits, as they shall be.
-    pub settings: LimitSettings,
+    /// What for.
+    pub wanted: Wanted,
     /// Why.
     pub note: String,
     /// Whether it was decided.

@@ -6,6 +6,7 @@ use domain::destination::DestinationState;
 use domain::explain::Circumstances;
 use domain::health::HoldReason;
 use domain::ids::{DestinationId, TenantId};
+use domain::operations::OperationalType;
 use domain::policy::Policy;
 use domain::time::Timestamp;
 use domain::watch::{Around, Shortfall};
@@ -35,14 +36,14 @@ pub trait Survey: Send + Sync {
         destinations: &[DestinationId],
     ) -> Result<Vec<Surveyed>, StoreError>;
 
-    /// How many destinations are in trouble, counted up to [`MAX_TROUBLES`].
+    /// How many destinations and tenants are in trouble, counted up to [`MAX_TROUBLES`].
     async fn survey_troubles(&self) -> Result<Troubles, StoreError>;
 }
 
 /// The most destinations that are surveyed one by one.
 pub const MAX_SURVEYED: usize = 200;
 
-/// How far destinations in trouble are counted.
+/// How far what is in trouble is counted.
 pub const MAX_TROUBLES: u32 = 100_000;
 
 /// How a survey goes through the backlogs.
@@ -155,7 +156,7 @@ impl Surveyed {
     }
 }
 
-/// How many destinations are in trouble.
+/// How many destinations and tenants are in trouble.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Troubles {
     /// Their breaker is open, or half open.
@@ -164,4 +165,33 @@ pub struct Troubles {
     /// reason, in the order of [`Shortfall::ALL`]; reasons without any are left
     /// out.
     pub short: Vec<(Shortfall, u32)>,
+    /// Tenants that operators were told of.
+    pub tenants: TroubledTenants,
+}
+
+/// How many tenants are in a trouble that operators were told of and that is not over: a
+/// few numbers, however many tenants there are. What was told says who they are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct TroubledTenants {
+    /// Too few of their requests succeed.
+    pub success_low: u32,
+    /// They have nearly as many destinations as they may have.
+    pub destinations_high: u32,
+    /// Their backlog is nearly so long that their events are refused.
+    pub backlog_high: u32,
+    /// Their events are refused.
+    pub refused: u32,
+}
+
+impl TroubledTenants {
+    /// By what operators were told.
+    #[must_use]
+    pub const fn by_type(&self) -> [(OperationalType, u32); 4] {
+        [
+            (OperationalType::SuccessLow, self.success_low),
+            (OperationalType::DestinationsHigh, self.destinations_high),
+            (OperationalType::TenantBacklogHigh, self.backlog_high),
+            (OperationalType::IngestRefused, self.refused),
+        ]
+    }
 }

@@ -132,6 +132,9 @@ pub struct Tenant {
     /// What holds: its own, or the tier's; `None` for what each process is
     /// configured with.
     pub effective_ingest_per_second: Option<u32>,
+    /// How many destinations it may have: as its tier says, or as many as it was granted
+    /// beyond that; `None` for no bound.
+    pub effective_max_destinations: Option<u32>,
     /// When it was added.
     pub created_at: Timestamp,
     /// It is being deleted, and how far that is.
@@ -177,7 +180,8 @@ pub struct Tier {
     /// process; `None` for what that is configured with.
     pub tenant_ingest_per_second: Option<u32>,
     /// The most destinations that each of its tenants has, with those that it has
-    /// deleted within [`COUNTED_AFTER_DELETION`]; `None` for no bound.
+    /// deleted within [`COUNTED_AFTER_DELETION`]; `None` for no bound. A tenant may be
+    /// granted more ([`super::LimitRequests`]).
     pub tenant_max_destinations: Option<u32>,
     /// The most that its tenants set for their destinations, but for the default tenant.
     pub ceiling: Ceiling,
@@ -196,8 +200,8 @@ pub const COUNTED_AFTER_DELETION: Duration = Duration::from_secs(3_600);
 
 /// Why a tenant may not have one more destination. The stores' triggers say the same.
 pub const TOO_MANY_DESTINATIONS: &str = "the tenant has as many destinations as its tier allows, \
-    counting those deleted within the last hour: delete some and wait, or have the tier's bound \
-    raised";
+    counting those deleted within the last hour: delete some and wait, or ask for more with a \
+    limit request";
 
 /// The refusal of one more destination.
 #[must_use]

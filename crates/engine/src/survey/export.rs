@@ -25,6 +25,9 @@ pub fn export(picture: &Picture) {
         gauge!("paceline_under_delivery_destinations", "reason" => reason.as_str())
             .set(short.map_or(0, |one| one.1));
     }
+    for (trouble, tenants) in picture.troubles.tenants.by_type() {
+        gauge!("paceline_troubled_tenants", "trouble" => trouble.as_str()).set(tenants);
+    }
     let early: u64 = picture.shown.iter().map(|one| one.early_starts).sum();
     gauge!("paceline_early_starts").set(early as f64);
     picture.shown.iter().for_each(export_one);

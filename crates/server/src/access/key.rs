@@ -79,7 +79,7 @@ impl KeyText {
     }
 }
 
-/// What a key is compared by.
+/// What a key is compared by, and whatever else the store is not told itself.
 #[must_use]
 pub fn digest(text: &str) -> [u8; 32] {
     Sha256::digest(text.as_bytes()).into()
@@ -89,7 +89,9 @@ fn checksum(body: &str) -> String {
     hex(&digest(body)[..CHECKSUM_DIGITS / 2])
 }
 
-fn hex(bytes: &[u8]) -> String {
+/// Two digits a byte, in lower case.
+#[must_use]
+pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 

@@ -1,8 +1,10 @@
 //! `/v1/limit-requests`: limits above a ceiling, asked for and decided on.
 
 use axum::Json;
+use domain::ceiling::LargerBatches;
 use domain::limit::{Count, Shape};
-use engine::ports::{self, LimitRequestState};
+use domain::policy::LimitSettings;
+use engine::ports::{self, LimitRequestState, Wanted};
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -41,6 +43,21 @@ pub struct RequestLimits {
     #[serde(default, deserialize_with = "present")]
     #[schema(value_type = Option<u32>)]
     pub max_in_flight: Option<Option<u32>>,
+    /// So many events may be in one request.
+    pub batch_events: Option<u32>,
+    /// So many bytes of their payloads.
+    pub batch_bytes: Option<u32>,
+    /// Why, at most 1,000 bytes.
+    #[serde(default)]
+    pub note: String,
+}
+
+/// How many destinations the tenant may have.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RequestDestinations {
+    /// With those that are there.
+    pub destinations: u32,
     /// Why, at most 1,000 bytes.
     #[serde(default)]
     pub note: String,
@@ -62,8 +79,8 @@ pub struct LimitRequest {
     pub id: Uuid,
     /// Whose.
     pub tenant_id: Uuid,
-    /// For which destination.
-    pub destination_id: Uuid,
+    /// For which destination; `null` where a number of them is asked for.
+    pub destination_id: Option<Uuid>,
     /// Whether it was decided on, and how.
     #[schema(schema_with = state)]
     pub state: String,
@@ -81,6 +98,12 @@ pub struct LimitRequest {
     /// Until when a request counts.
     #[schema(schema_with = text::count_or_null)]
     pub count: Option<Count>,
+    /// Events in one request, where more are asked for.
+    pub batch_events: Option<u32>,
+    /// Bytes of their payloads, where more are asked for.
+    pub batch_bytes: Option<u32>,
+    /// How many destinations there may be, where that is asked for.
+    pub destinations: Option<u32>,
     /// Why it was asked for.
     pub note: String,
     /// When.
@@ -106,11 +129,21 @@ fn state() -> Object {
 
 impl From<ports::LimitRequest> for LimitRequest {
     fn from(request: ports::LimitRequest) -> Self {
-        let settings = request.settings;
+        let (settings, batches, destinations) = match request.wanted {
+            Wanted::Limits {
+                settings, batches, ..
+            } => (settings, batches, None),
+            Wanted::Destinations(most) => {
+                (LimitSettings::EXACT, LargerBatches::default(), Some(most))
+            }
+        };
         Self {
             id: request.id,
             tenant_id: request.tenant.0,
-            destination_id: request.destination.0,
+            destination_id: request
+                .wanted
+                .destination()
+                .map(|destination| destination.0),
             state: request.state.as_str().to_owned(),
             limits: Limits::of(&settings),
             unlimited: settings.unlimited,
@@ -118,6 +151,9 @@ impl From<ports::LimitRequest> for LimitRequest {
             shape: settings.shape,
             max_in_flight: settings.max_in_flight,
             count: settings.count,
+            batch_events: batches.events,
+            batch_bytes: batches.bytes,
+            destinations,
             note: request.note,
             created_at: text::time(request.created_at),
             reason: request.reason,
@@ -134,8 +170,8 @@ impl LimitRequestList {
     }
 }
 
-/// Ask for limits of a destination that are above the ceiling of its tenant's tier. A
-/// request that is open already is replaced.
+/// Ask for limits of a destination, or for batches, that are above the ceiling of its
+/// tenant's tier. A request that is open already is replaced.
 #[utoipa::path(post, path = "/v1/destinations/{id}/limit-requests",
     operation_id = "request_limits", tag = "destinations", security(("key" = ["manage"])),
     params(("id" = Uuid, Path)), request_body = RequestLimits, responses(
@@ -153,13 +189,39 @@ pub(super) async fn create(
         max_in_flight: body.max_in_flight,
         ..periods(body.limits)
     };
+    let batches = LargerBatches {
+        events: body.batch_events,
+        bytes: body.batch_bytes,
+    };
+    let wanted = (change, batches);
     let made = caller
-        .run(move |service| async move { service.request_limits(id, change, body.note).await })
+        .run(move |service| async move { service.request_limits(id, wanted, body.note).await })
         .await?;
     Ok((StatusCode::CREATED, Json(made.into())))
 }
 
-/// List the limits that the tenant has asked for.
+/// Ask for more destinations than the tenant's tier allows. A request that is open already is
+/// replaced.
+#[utoipa::path(post, path = "/v1/limit-requests", operation_id = "request_destinations",
+    tag = "destinations", security(("key" = ["manage"])), request_body = RequestDestinations,
+    responses(
+    (status = 201, description = "Asked for.", body = LimitRequest),
+    (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn create_for_tenant(
+    caller: Caller,
+    JsonBody(body): JsonBody<RequestDestinations>,
+) -> Result<(StatusCode, Json<LimitRequest>), Problem> {
+    let made = caller
+        .run(move |service| async move {
+            service
+                .request_destinations(body.destinations, body.note)
+                .await
+        })
+        .await?;
+    Ok((StatusCode::CREATED, Json(made.into())))
+}
+
+/// List what the tenant has asked for.
 #[utoipa::path(get, path = "/v1/limit-requests", operation_id = "list_limit_requests",
     tag = "destinations", security(("key" = ["read"])), responses(
     (status = 200, body = LimitRequestList),
@@ -171,7 +233,7 @@ pub(super) async fn list(caller: Caller) -> Result<Json<LimitRequestList>, Probl
     Ok(Json(LimitRequestList::of(found)))
 }
 
-/// List the limits that all tenants have asked for.
+/// List what all tenants have asked for.
 #[utoipa::path(get, path = "/v1/fleet/limit-requests", operation_id = "list_all_limit_requests",
     tag = "tenants", security(("key" = ["admin"])), responses(
     (status = 200, body = LimitRequestList),
@@ -183,8 +245,8 @@ pub(super) async fn list_all(caller: Caller) -> Result<Json<LimitRequestList>, P
     Ok(Json(LimitRequestList::of(found)))
 }
 
-/// Grant limits that somebody asked for: they are in force at once, and the destination may
-/// have as much from then on, whatever its tier says.
+/// Grant what somebody asked for: limits are in force at once, and a destination may have as
+/// much, or the tenant as many destinations, from then on, whatever its tier says.
 #[utoipa::path(post, path = "/v1/limit-requests/{id}/approve",
     operation_id = "approve_limit_request", tag = "tenants", security(("key" = ["admin"])),
     params(("id" = Uuid, Path)), request_body = Decide, responses(
@@ -198,7 +260,7 @@ pub(super) async fn approve(
     decide(&caller, id, LimitRequestState::Approved, body).await
 }
 
-/// Refuse limits that somebody asked for: they stay as they are.
+/// Refuse what somebody asked for: all stays as it is.
 #[utoipa::path(post, path = "/v1/limit-requests/{id}/decline",
     operation_id = "decline_limit_request", tag = "tenants", security(("key" = ["admin"])),
     params(("id" = Uuid, Path)), request_body = Decide, responses(

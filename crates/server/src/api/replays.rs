@@ -48,8 +48,8 @@ pub struct CreateReplay {
 /// What has begun.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct BegunReplays {
-    /// One for each destination that has what matches; with `all_destinations`
-    /// few, or none, of the 100 that one request looks at.
+    /// One for each destination that has what matches; of all destinations few, or none, of
+    /// those that one request looks at: 100 for dead letters, 10 for events.
     pub replays: Vec<Replay>,
     /// More destinations are left: repeat the request with this as `after`.
     /// `null` when all is done.
@@ -201,7 +201,7 @@ impl From<service::ReplayPreview> for ReplayPreview {
             destination_id: one.destination.id.0,
             name: one.destination.name,
             url: one.destination.url,
-            dead_letters: one.dead_letters,
+            dead_letters: one.count,
             takes_seconds: one.takes.map(|takes| takes.as_secs_f64()),
         });
         Self {

@@ -1,12 +1,12 @@
-//! `/v1/events/{id}/resend` and `/v1/destinations/{id}/resend`: events on their way
-//! again, whatever became of them.
+//! `/v1/events/{id}/resend`, `/v1/destinations/{id}/resend` and `/v1/events/resend`: events on
+//! their way again, whatever became of them; and what that would be of, before it begins.
 
 use axum::Json;
 use domain::attempt::AttemptState;
 use domain::ids::DestinationId;
-use engine::ports::ResentEvents;
+use engine::ports;
 use http::StatusCode;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
@@ -15,6 +15,7 @@ use super::parameters::{DestinationPath, EventPath, PathId};
 use super::problem::Problem;
 use super::replays::{BegunReplays, Replay};
 use super::{Caller, text};
+use crate::service::{Everywhere, ReplayPreview};
 
 /// Where an event is to be sent again.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize, ToSchema)]
@@ -27,7 +28,7 @@ pub struct ResendEvent {
     pub share: Option<f64>,
 }
 
-/// Which events are to be sent to a destination again.
+/// Which events are to be sent again, to a destination or to all of them.
 #[derive(Debug, Clone, PartialEq, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ResendEvents {
@@ -62,10 +63,90 @@ pub struct ResendEvents {
     /// Which part of the destination's limit it may use: 0.5 if absent.
     #[serde(default)]
     pub share: Option<f64>,
+    /// To all destinations: the `next` of the answer before, to go on.
+    #[serde(default)]
+    pub after: Option<Uuid>,
+}
+
+impl ResendEvents {
+    fn which(self) -> Result<ports::ResentEvents, Problem> {
+        let since = text::parsed_time("since", Some(&self.since))?;
+        Ok(ports::ResentEvents {
+            since: since.unwrap_or_default(),
+            until: text::parsed_time("until", self.until.as_deref())?,
+            event_type: self.event_type,
+            only_missed: self.only_failed,
+            state: self.state,
+            status: text::parsed_status("status", self.status.as_deref())?,
+            text: self.text,
+        })
+    }
+
+    /// What is not asked for in parts.
+    fn whole(self) -> Result<ports::ResentEvents, Problem> {
+        match self.after {
+            Some(_) => Err(Problem::invalid(
+                "after",
+                "goes with POST /v1/events/resend",
+            )),
+            None => self.which(),
+        }
+    }
 }
 
 const fn yes() -> bool {
     true
+}
+
+/// What would be sent again.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ResendPreview {
+    /// How many deliveries, counted up to about 10,000, and of all destinations to the first
+    /// 100: at least so many.
+    pub deliveries: u64,
+    /// Whether all were counted. Otherwise there may be more, and it takes longer.
+    pub is_all: bool,
+    /// About how long it takes until the last of them are sent; `null` while a limit
+    /// is 0.
+    pub takes_seconds: Option<f64>,
+    /// The destinations that get most of them first, at most 50.
+    pub destinations: Vec<PreviewedResend>,
+    /// How many more destinations get some.
+    pub further_destinations: u64,
+}
+
+/// What would be sent to one destination again.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct PreviewedResend {
+    /// Its id.
+    pub destination_id: Uuid,
+    /// For people.
+    pub name: String,
+    /// Where its requests go.
+    pub url: String,
+    /// How many of them go there.
+    pub deliveries: u64,
+    /// About how long they take; `null` while its limit is 0.
+    pub takes_seconds: Option<f64>,
+}
+
+impl From<ReplayPreview> for ResendPreview {
+    fn from(preview: ReplayPreview) -> Self {
+        let each = preview.each.into_iter().map(|one| PreviewedResend {
+            destination_id: one.destination.id.0,
+            name: one.destination.name,
+            url: one.destination.url,
+            deliveries: one.count,
+            takes_seconds: one.takes.map(|takes| takes.as_secs_f64()),
+        });
+        Self {
+            deliveries: preview.count,
+            is_all: preview.is_all,
+            takes_seconds: preview.takes.map(|takes| takes.as_secs_f64()),
+            destinations: each.collect(),
+            further_destinations: preview.further as u64,
+        }
+    }
 }
 
 /// Send an event again, whatever became of it. Where it still waits, or is under way, it
@@ -104,19 +185,79 @@ pub(super) async fn events(
     PathId(id): DestinationPath,
     JsonBody(body): JsonBody<ResendEvents>,
 ) -> Result<(StatusCode, Json<Replay>), Problem> {
-    let since = text::parsed_time("since", Some(&body.since))?;
-    let which = ResentEvents {
-        since: since.unwrap_or_default(),
-        until: text::parsed_time("until", body.until.as_deref())?,
-        event_type: body.event_type,
-        only_missed: body.only_failed,
-        state: body.state,
-        status: text::parsed_status("status", body.status.as_deref())?,
-        text: body.text,
-    };
     let share = body.share;
+    let which = body.whole()?;
     let begun = caller
         .run(move |service| async move { service.resend_events(id, which, share).await })
         .await?;
     Ok((StatusCode::CREATED, Json(begun.into())))
+}
+
+/// Send to all destinations again what each of them has missed, or all that was for it.
+///
+/// Begins a replay for each where something matches. A request looks at 10 destinations, and
+/// `next` says where to go on. One where more events could match than were looked at has a
+/// replay that may find none.
+#[utoipa::path(post, path = "/v1/events/resend", operation_id = "resend_everywhere",
+    tag = "events", security(("key" = ["manage"])),
+    request_body = ResendEvents, responses(
+    (status = 201, description = "They have begun.", body = BegunReplays),
+    (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn everywhere(
+    caller: Caller,
+    JsonBody(body): JsonBody<ResendEvents>,
+) -> Result<(StatusCode, Json<BegunReplays>), Problem> {
+    let share = body.share;
+    let from = Everywhere {
+        after: body.after.map(DestinationId),
+    };
+    let which = body.which()?;
+    let begun = caller
+        .run(move |service| async move { service.resend_everywhere(which, from, share).await })
+        .await?;
+    Ok((StatusCode::CREATED, Json(begun.into())))
+}
+
+/// Say what sending events to a destination again would be of, how many deliveries and about
+/// how long; sends none.
+#[utoipa::path(post, path = "/v1/destinations/{id}/resend/preview",
+    operation_id = "preview_resend_events", tag = "destinations",
+    security(("key" = ["read"])),
+    params(("id" = Uuid, Path)), request_body = ResendEvents, responses(
+    (status = 200, body = ResendPreview),
+    (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn preview_events(
+    caller: Caller,
+    PathId(id): DestinationPath,
+    JsonBody(body): JsonBody<ResendEvents>,
+) -> Result<Json<ResendPreview>, Problem> {
+    previewed(&caller, Some(id), body).await
+}
+
+/// Say what sending events to all destinations again would be of, how many deliveries and
+/// about how long; sends none.
+#[utoipa::path(post, path = "/v1/events/resend/preview",
+    operation_id = "preview_resend_everywhere", tag = "events",
+    security(("key" = ["read"])),
+    request_body = ResendEvents, responses(
+    (status = 200, body = ResendPreview),
+    (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn preview_everywhere(
+    caller: Caller,
+    JsonBody(body): JsonBody<ResendEvents>,
+) -> Result<Json<ResendPreview>, Problem> {
+    previewed(&caller, None, body).await
+}
+
+async fn previewed(
+    caller: &Caller,
+    to: Option<DestinationId>,
+    body: ResendEvents,
+) -> Result<Json<ResendPreview>, Problem> {
+    let share = body.share;
+    let which = body.whole()?;
+    let found = caller
+        .run(move |service| async move { service.resend_preview(to, &which, share).await })
+        .await?;
+    Ok(Json(found.into()))
 }

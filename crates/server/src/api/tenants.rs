@@ -96,6 +96,9 @@ pub struct Tenant {
     /// What holds: its own, or the tier's; `null` for what each API process is
     /// configured with.
     pub effective_ingest_per_second: Option<u32>,
+    /// How many destinations it may have: as its tier says, or as many as it was granted
+    /// beyond that; `null` for no bound.
+    pub effective_max_destinations: Option<u32>,
     /// When it was created.
     #[schema(format = DateTime)]
     pub created_at: String,
@@ -134,6 +137,7 @@ impl From<ports::Tenant> for Tenant {
             effective_max_in_flight: tenant.effective_max_in_flight,
             ingest_per_second: tenant.ingest_per_second,
             effective_ingest_per_second: tenant.effective_ingest_per_second,
+            effective_max_destinations: tenant.effective_max_destinations,
             created_at: text::time(tenant.created_at),
             deletion: tenant.deletion.map(|deletion| Deletion {
                 since: text::time(deletion.since),

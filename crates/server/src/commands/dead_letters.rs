@@ -221,7 +221,7 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
             if all_destinations {
                 body.insert("all_destinations".to_owned(), true.into());
             }
-            let begun = begin(&client, body, connection.output).await?;
+            let begun = begin(&client, "/v1/replays", body, connection.output).await?;
             match connection.output {
                 Format::Json => output::json(&json!({ "replays": begun }))?,
                 Format::Table => {
@@ -265,26 +265,32 @@ fn in_words(preview: &ReplayPreview, share: f64) -> String {
     let count = output::grouped(preview.dead_letters);
     let more = if preview.is_all { "" } else { "more than " };
     let destinations = preview.destinations.len() as u64 + preview.further_destinations;
-    let takes = match preview.takes_seconds {
-        Some(seconds) => format!("which takes about {}", duration(seconds)),
-        None => "which takes until a limit that is 0 now is raised".to_owned(),
-    };
+    let takes = takes(preview.takes_seconds);
     format!(
         "Replays {more}{count} dead letters of {destinations} destination(s) at {share} of their \
          limits, {takes}."
     )
 }
 
-/// Begins replays, in as many requests as it takes.
-async fn begin(
+/// How long what was previewed takes, in words.
+pub(super) fn takes(seconds: Option<f64>) -> String {
+    match seconds {
+        Some(seconds) => format!("which takes about {}", duration(seconds)),
+        None => "which takes until a limit that is 0 now is raised".to_owned(),
+    }
+}
+
+/// Begins replays by this route, in as many requests as it takes.
+pub(super) async fn begin(
     client: &Client,
+    path: &str,
     mut body: Map<String, Value>,
     format: Format,
 ) -> anyhow::Result<Vec<Replay>> {
     let mut all = Vec::new();
     let progress = Progress::begin("replays begun:", Measure::Unknown, format);
     loop {
-        let begun = client.send(Method::POST, "/v1/replays", &body).await;
+        let begun = client.send(Method::POST, path, &body).await;
         let begun: BegunReplays = begun.with_context(|| match all.len() {
             0 => "begin a replay".to_owned(),
             some => format!("begin the rest; {some} replays have begun, see `replay list`"),

@@ -153,7 +153,7 @@ pub enum Command {
     Batches(batches::Batches),
     /// Cancel what waits there, or the part of it that matches.
     Cancel(backlog::Cancel),
-    /// Send to it again what it has missed since a time.
+    /// Send to one, or to all, again what was missed since a time.
     Resend(ToDestination),
 }
 

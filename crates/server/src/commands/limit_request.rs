@@ -1,11 +1,11 @@
-//! `paceline limit-request …`: limits above a ceiling, asked for and decided on, over the
+//! `paceline limit-request …`: what is above a ceiling, asked for and decided on, over the
 //! API.
 
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use http::Method;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use super::destination::Connection;
@@ -17,21 +17,9 @@ use crate::output::{self, Format};
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Ask for limits of a destination that are above the ceiling of its tenant's tier.
-    Create {
-        /// The destination, by its id or its name.
-        destination: Named,
-        #[command(flatten)]
-        limits: RateLimits,
-        /// Attempts queued and in flight at once.
-        #[arg(long, value_name = "N")]
-        max_in_flight: Option<Setting>,
-        /// Why, for whoever decides.
-        #[arg(long, value_name = "TEXT", default_value = "")]
-        note: String,
-        #[command(flatten)]
-        connection: Connection,
-    },
+    /// Ask for what is above the ceiling of a tenant's tier: limits and batches of one
+    /// destination, or more destinations.
+    Create(Create),
     /// List requests, those first that wait for a decision.
     List {
         /// Those of all tenants, with a key that has the scope admin.
@@ -44,6 +32,46 @@ pub enum Command {
     Approve(Decide),
     /// Refuse what was asked for.
     Decline(Decide),
+}
+
+/// What is asked for.
+#[derive(Debug, Args)]
+pub struct Create {
+    /// The destination, by its id or its name.
+    #[arg(required_unless_present = "destinations")]
+    destination: Option<Named>,
+    #[command(flatten)]
+    limits: RateLimits,
+    /// Attempts queued and in flight at once.
+    #[arg(long, value_name = "N")]
+    max_in_flight: Option<Setting>,
+    /// Events that may be in one request.
+    #[arg(long, value_name = "N")]
+    batch_events: Option<u32>,
+    /// Bytes of their payloads.
+    #[arg(long, value_name = "N")]
+    batch_bytes: Option<u32>,
+    /// How many destinations the tenant may have, with those that are there: a request of
+    /// its own.
+    #[arg(long, value_name = "N", conflicts_with = "destination")]
+    destinations: Option<u32>,
+    /// Why, for whoever decides.
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    note: String,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+impl Create {
+    /// Of one destination.
+    fn limits(&self) -> Map<String, Value> {
+        let wanted = [
+            ("max_in_flight", number(self.max_in_flight)),
+            ("batch_events", self.batch_events.map(Value::from)),
+            ("batch_bytes", self.batch_bytes.map(Value::from)),
+        ];
+        object(wanted.into_iter().chain(self.limits.fields()))
+    }
 }
 
 /// What is decided.
@@ -61,28 +89,7 @@ pub struct Decide {
 /// Does it, and prints what it got.
 pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
     match command {
-        Command::Create {
-            destination,
-            limits,
-            max_in_flight,
-            note,
-            connection,
-        } => {
-            let wanted = [("max_in_flight", number(max_in_flight))];
-            let mut body = object(wanted.into_iter().chain(limits.fields()));
-            anyhow::ensure!(
-                !body.is_empty(),
-                "nothing is asked for: name what, such as --per-second 50"
-            );
-            body.insert("note".to_owned(), note.into());
-            let client = Client::new(&connection.client)?;
-            let id = destination.destination(&client).await?;
-            let path = format!("/v1/destinations/{id}/limit-requests");
-            print(
-                client.send(Method::POST, &path, &body).await?,
-                connection.output,
-            )?;
-        }
+        Command::Create(args) => create(&args).await?,
         Command::List { all, connection } => {
             let (client, path) = match all {
                 true => (
@@ -101,6 +108,37 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Decline(args) => decide("decline", &args).await?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+async fn create(args: &Create) -> anyhow::Result<()> {
+    let mut body = args.limits();
+    let client = Client::new(&args.connection.client)?;
+    let path = match (&args.destination, args.destinations) {
+        (None, Some(destinations)) => {
+            anyhow::ensure!(
+                body.is_empty(),
+                "--destinations is a request of its own: name a destination with the other flags"
+            );
+            body.insert("destinations".to_owned(), destinations.into());
+            "/v1/limit-requests".to_owned()
+        }
+        (Some(destination), _) => {
+            anyhow::ensure!(
+                !body.is_empty(),
+                "nothing is asked for: name what, such as --per-second 50"
+            );
+            let id = destination.destination(&client).await?;
+            format!("/v1/destinations/{id}/limit-requests")
+        }
+        (None, None) => {
+            anyhow::bail!("nothing is asked for: name a destination, or --destinations")
+        }
+    };
+    body.insert("note".to_owned(), args.note.clone().into());
+    print(
+        client.send(Method::POST, &path, &body).await?,
+        args.connection.output,
+    )
 }
 
 async fn decide(how: &str, args: &Decide) -> anyhow::Result<()> {
@@ -130,11 +168,22 @@ fn table(requests: &[LimitRequest]) -> String {
                 request.burst,
             ),
         };
+        let limit = match request.destinations {
+            Some(most) => format!("{most} destinations"),
+            None => limit,
+        };
+        let batches = [
+            (request.batch_events, "events"),
+            (request.batch_bytes, "bytes"),
+        ];
+        let batches = batches.map(|(most, of)| Some(format!("{} {of}", most?)));
+        let batches: Vec<_> = batches.into_iter().flatten().collect();
         vec![
             request.id.to_string(),
-            request.destination_id.to_string(),
+            output::or_dash(request.destination_id),
             limit,
             output::or_dash(request.max_in_flight),
+            output::or_dash((!batches.is_empty()).then(|| batches.join(", "))),
             request.state.clone(),
             request.note.clone(),
             request.reason.clone(),
@@ -145,6 +194,7 @@ fn table(requests: &[LimitRequest]) -> String {
         "DESTINATION",
         "LIMIT",
         "IN FLIGHT",
+        "BATCHES",
         "STATE",
         "NOTE",
         "REASON",

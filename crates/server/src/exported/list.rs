@@ -108,6 +108,7 @@ pub const METRICS: &[Metric] = &[
     of(Scheduler, Gauge, "paceline_worker_places", "Attempts that they can have in hand"),
     of(Scheduler, Gauge, "paceline_breakers_open", "Destinations whose breaker is open"),
     of(Scheduler, Gauge, "paceline_under_delivery_destinations", "Destinations that get less than their limit allows, by the reason"),
+    of(Scheduler, Gauge, "paceline_troubled_tenants", "Tenants in a trouble that operators were told of, by what they were told"),
     of(Scheduler, Gauge, "paceline_early_starts", "Starts that came too early, of the destinations that are shown"),
     of(Scheduler, Histogram, "paceline_limiter_lag_seconds", "From when an attempt was due to its start, of the destinations that are shown"),
     of(Scheduler, Gauge, "paceline_destination_backlog_attempts", "Attempts that wait"),

@@ -38,9 +38,9 @@ const PAUSES: [(&str, u64); 4] = [
 const TYPE: &str = "type_";
 
 /// Whose alerts a page is about, and where it is.
-struct Whose {
+pub(super) struct Whose {
     tenant: TenantId,
-    path: String,
+    pub(super) path: String,
 }
 
 impl Whose {
@@ -55,10 +55,22 @@ impl Whose {
     fn any(visitor: &Visitor, id: &str) -> Result<Self, Refused> {
         visitor.needs(Scope::Admin)?;
         let tenant: TenantId = (id.parse()).map_err(|_bad| Refused::not_found("tenant"))?;
-        Ok(Self {
+        Ok(Self::another(tenant))
+    }
+
+    fn another(tenant: TenantId) -> Self {
+        Self {
             tenant,
             path: format!("/dashboard/tenants/{tenant}/alerts"),
-        })
+        }
+    }
+
+    /// Of whose things the visitor looks at.
+    pub(super) fn of(visitor: &Visitor) -> Self {
+        match visitor.tenant() == visitor.home() {
+            true => Self::own(visitor),
+            false => Self::another(visitor.tenant()),
+        }
     }
 
     fn service(&self, pages: &Pages) -> Service {

@@ -11,6 +11,7 @@ use http::{StatusCode, header};
 use sha2::{Digest, Sha256};
 
 use super::Asked;
+use crate::access::key::hex;
 
 /// A file.
 #[derive(Debug)]
@@ -43,10 +44,7 @@ impl Asset {
     pub(super) fn new((name, ending): (&str, &'static str), bytes: impl Into<Bytes>) -> Self {
         let bytes = bytes.into();
         let digest = Sha256::digest(&bytes);
-        let hash: String = digest[..8]
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
+        let hash = hex(&digest[..8]);
         Self {
             path: format!("/dashboard/assets/{name}.{hash}.{ending}"),
             media_type: match ending {

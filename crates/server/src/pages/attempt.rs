@@ -36,13 +36,17 @@ struct Page {
     is_over: bool,
 }
 
+pub(super) fn parsed(id: &str) -> Result<AttemptId, Refused> {
+    let id = id.parse().map(AttemptId);
+    id.map_err(|_bad| Refused::not_found("attempt"))
+}
+
 pub(super) async fn show(
     State(pages): Asked,
     visitor: Visitor,
     Path(id): Path<String>,
 ) -> Result<Html<String>, Refused> {
-    let id = id.parse().map(AttemptId);
-    let id = id.map_err(|_bad| Refused::not_found("attempt"))?;
+    let id = parsed(&id)?;
     let sees = match visitor.may(Scope::ReadPayloads) {
         true => Sees::Payload,
         false => Sees::NoPayload,
@@ -51,8 +55,8 @@ pub(super) async fn show(
     let (name, found) = (name(&sent), sent.found);
     let payload = sent.payload.map(|payload| events::shown(payload.shown));
     let (payload, about_payload) = payload.unwrap_or_default();
+    let frame = Frame::of(&pages, &visitor, ("Attempt", "/dashboard")).await?;
     rendered(&Page {
-        frame: Frame::of(&pages, &visitor, ("Attempt", "/dashboard")).await?,
         headers: sent.headers.into_iter().map(words_of).collect(),
         is_part: sent.is_part,
         started: (found.attempt.started_at).map_or(NONE.to_owned(), words::time),
@@ -66,7 +70,8 @@ pub(super) async fn show(
         response_headers: (found.attempt.response_headers.iter())
             .map(|(name, value)| (name.to_owned(), value.to_owned()))
             .collect(),
-        one: Line::from(found.attempt),
+        one: Line::of(found.attempt, &frame),
+        frame,
     })
 }
 
@@ -75,7 +80,8 @@ fn words_of(header: SentHeader) -> (String, String) {
     (header.name, header.value.unwrap_or_else(str::to_owned))
 }
 
-fn name(sent: &Sent) -> String {
+/// How its destination is called.
+pub(super) fn name(sent: &Sent) -> String {
     let name = (sent.destination.as_ref()).map(|one| one.destination.name.clone());
     name.filter(|name| !name.is_empty())
         .unwrap_or_else(|| sent.found.attempt.destination.to_string())

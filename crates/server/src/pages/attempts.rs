@@ -89,15 +89,17 @@ pub(super) async fn list(
         Some(_) => StatusCode::UNPROCESSABLE_ENTITY,
         None => StatusCode::OK,
     };
+    let frame = Frame::of(&pages, &visitor, ("Attempts", "/dashboard")).await?;
+    let line = |attempt| Line::of(attempt, &frame);
     let page: Html<String> = rendered(&Page {
-        frame: Frame::of(&pages, &visitor, ("Attempts", "/dashboard")).await?,
         id,
         name: destination.name,
         wanted,
         states: AttemptState::ALL.map(AttemptState::as_str).to_vec(),
-        attempts: found.attempts.into_iter().map(Line::from).collect(),
+        attempts: found.attempts.into_iter().map(line).collect(),
         problem,
         next,
+        frame,
     })?;
     Ok((status, page).into_response())
 }

@@ -1,15 +1,14 @@
-//! What is changed of a destination: limits, state, secret.
+//! What is changed of a destination: limits and state.
 //!
 //! Who is no operator changes limits up to the ceiling of the tenant's tier, and
 //! asks for more ([`super::requests`]).
 
-use std::time::Duration;
-
 use axum::extract::{Path, State};
-use axum::response::{Html, IntoResponse, Response};
+use axum::response::{IntoResponse, Response};
 use domain::access::Scope;
-use domain::ceiling::Ceiling;
+use domain::ceiling::{Ceiling, LargerBatches};
 use domain::destination::DestinationState;
+use domain::ids::DestinationId;
 use domain::policy::{LimitSettings, Rate};
 use engine::ports::Destination;
 
@@ -18,7 +17,6 @@ use super::refused::Refused;
 use super::sure::{self, Question};
 use super::visitor::{Fields, Posted, Visitor};
 use super::{Asked, Pages, preview, typed, words};
-use crate::service::secrets::{DEFAULT_OVERLAP, MAX_OVERLAP, SecretDraft};
 use crate::service::{DestinationEdit, LimitsChange};
 
 /// Up to here, what waits is counted.
@@ -67,7 +65,8 @@ pub(super) async fn limits(
     if is_asked_for {
         let note = fields.get("note").unwrap_or_default().to_owned();
         let service = pages.service(visitor.tenant());
-        service.request_limits(id, change, note).await?;
+        let wanted = (change, LargerBatches::default());
+        service.request_limits(id, wanted, note).await?;
         return Ok(done(id, "requested"));
     }
     if is_above {
@@ -103,8 +102,7 @@ async fn pausing(
     fields: &Fields,
 ) -> Result<Question, Refused> {
     let id = destination.id;
-    let waiting = pages.0.catalog.backlogs(&[id], COUNTED).await?;
-    let waiting = waiting.first().copied().unwrap_or(0);
+    let waiting = waiting(pages, id).await?;
     let name = destination.called();
     let names = NUMBERS.into_iter().chain(["shape"]);
     Ok(Question {
@@ -112,9 +110,8 @@ async fn pausing(
         does: vec![
             "Nothing is sent to it any more, until its limit is above 0.".to_owned(),
             format!(
-                "{} deliveries wait now. They go on waiting, and so does what comes; none is \
-                 dropped before its age allows.",
-                words::count(waiting, COUNTED)
+                "{waiting} deliveries wait now. They go on waiting, and so does what comes; none \
+                 is dropped before its age allows."
             ),
         ],
         action: format!("/dashboard/destinations/{id}/limits"),
@@ -122,6 +119,13 @@ async fn pausing(
         button: "Pause it",
         back: format!("/dashboard/destinations/{id}"),
     })
+}
+
+/// How many deliveries wait there now.
+pub(super) async fn waiting(pages: &Pages, id: DestinationId) -> Result<String, Refused> {
+    let waiting = pages.0.catalog.backlogs(&[id], COUNTED).await?;
+    let waiting = waiting.first().copied().unwrap_or(0);
+    Ok(words::count(waiting, COUNTED))
 }
 
 /// All of the form: what is empty is cleared.
@@ -227,51 +231,4 @@ fn disabling(destination: &Destination) -> Question {
         button: "Disable it",
         back: format!("/dashboard/destinations/{id}/edit"),
     }
-}
-
-/// For how long the secrets before a new one go on signing: in words and in seconds.
-pub(super) const OVERLAPS: [(&str, u64); 4] = [
-    ("a day", DEFAULT_OVERLAP.as_secs()),
-    ("an hour", 3_600),
-    ("seven days", MAX_OVERLAP.as_secs()),
-    ("no longer", 0),
-];
-
-/// A new secret, shown in this answer and never again: to a guest as well, who may say
-/// where requests go, and so what they are signed with.
-pub(super) async fn rotate(
-    State(pages): Asked,
-    Path(id): Path<String>,
-    Posted {
-        visitor, fields, ..
-    }: Posted,
-) -> Result<Html<String>, Refused> {
-    visitor.needs(Scope::Manage)?;
-    let id = parsed(&id)?;
-    let (words, overlap) = overlap(&fields)?;
-    let draft = SecretDraft {
-        own: None,
-        kind: None,
-    };
-    let service = pages.service(visitor.tenant());
-    let (made, _) = service.rotate_secret(id, draft, overlap).await?;
-    let beside = Beside {
-        new_secret: made.shown_once.map(|secret| secret.expose().to_owned()),
-        notice: format!("Rotated. The secrets before it sign {words}."),
-        ..Beside::default()
-    };
-    page(&pages, &visitor, id, beside).await
-}
-
-/// The usual one, if nothing is said.
-fn overlap(fields: &Fields) -> Result<(String, Duration), Refused> {
-    let wanted = fields.get("overlap");
-    let chosen = |(_, seconds): &(_, u64)| wanted.is_none_or(|said| said == seconds.to_string());
-    let found = OVERLAPS.into_iter().find(chosen);
-    let (words, seconds) = found.ok_or_else(|| Refused::invalid("overlap: no such time"))?;
-    let words = match seconds {
-        0 => words.to_owned(),
-        _ => format!("for {words} longer"),
-    };
-    Ok((words, Duration::from_secs(seconds)))
 }

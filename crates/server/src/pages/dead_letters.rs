@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::extract::{Path, Query, State};
 use axum::response::{Html, IntoResponse, Redirect, Response};
 use domain::access::Scope;
-use domain::ids::{AttemptId, DestinationId, ReplayId};
+use domain::ids::{AttemptId, ReplayId};
 use domain::replay::{ReplaySource, ReplayState};
 use engine::ports::{DeadLetterFilter, DeadLetterPosition, Replay};
 use http::Uri;
@@ -18,7 +18,7 @@ use super::refused::Refused;
 use super::sure::{self, Question};
 use super::visitor::{Fields, Posted, Visitor};
 use super::words::{self, NONE};
-use super::{Asked, live};
+use super::{Asked, live, replay_preview};
 use crate::service::{Everywhere, ReplayDraft, ReplayPreview, rules};
 
 const PART: &str = "/dashboard/dead-letters";
@@ -140,26 +140,6 @@ pub(super) async fn list(
     })
 }
 
-#[derive(askama::Template)]
-#[template(path = "replay_preview.html")]
-struct PreviewPage {
-    frame: Frame,
-    wanted: Wanted,
-    count: String,
-    takes: String,
-    each: Vec<Previewed>,
-    /// And so many more destinations; 0 for none.
-    further: usize,
-}
-
-/// What would be replayed of one destination.
-struct Previewed {
-    id: DestinationId,
-    name: String,
-    count: String,
-    takes: String,
-}
-
 /// Replays what was asked for: of many, once it was shown how many and for how long.
 pub(super) async fn replay(
     State(pages): Asked,
@@ -184,12 +164,17 @@ pub(super) async fn replay(
             None => break,
         }
     }
-    let to = match begun.as_slice() {
+    Ok(begun_at(&begun))
+}
+
+/// To what has begun.
+pub(super) fn begun_at(begun: &[Replay]) -> Response {
+    let to = match begun {
         [one] => format!("/dashboard/replays/{}", one.id),
         // One for each destination: they are in the list.
         _ => format!("{PART}?begun={}", begun.len()),
     };
-    Ok(Redirect::to(&to).into_response())
+    Redirect::to(&to).into_response()
 }
 
 fn preview_page(
@@ -197,25 +182,22 @@ fn preview_page(
     wanted: Wanted,
     preview: ReplayPreview,
 ) -> Result<Html<String>, Refused> {
-    let takes =
-        |takes: Option<Duration>| takes.map_or("for ever: its limit is 0".to_owned(), words::span);
-    let each = preview.each.into_iter().map(|one| Previewed {
-        id: one.destination.id,
-        count: words::large(one.dead_letters),
-        takes: takes(one.takes),
-        name: one.destination.called().to_owned(),
-    });
-    rendered(&PreviewPage {
-        frame,
-        wanted,
-        count: match preview.is_all {
-            true => words::large(preview.count),
-            false => format!("more than {}", words::large(preview.count)),
-        },
-        takes: takes(preview.takes),
-        each: each.collect(),
-        further: preview.further,
-    })
+    let question = replay_preview::Question {
+        verb: "Replay",
+        things: "dead letters",
+        head: "Dead letters",
+        does: Vec::new(),
+        part: "more than",
+        action: "/dashboard/replays",
+        fields: vec![
+            ("destination", wanted.destination),
+            ("type", wanted.r#type),
+            ("status", wanted.status),
+        ],
+        back: PART,
+        origin: "dead letters",
+    };
+    replay_preview::page(frame, question, preview)
 }
 
 fn wanted(fields: &Fields) -> Wanted {
@@ -369,7 +351,7 @@ pub(super) async fn cancel(
 mod tests {
     use domain::destination::DestinationState;
     use domain::handshake::Handshake;
-    use domain::ids::TenantId;
+    use domain::ids::{DestinationId, TenantId};
     use domain::policy::LimitSettings;
     use domain::time::Timestamp;
     use engine::ports::Destination;
@@ -404,7 +386,7 @@ mod tests {
             is_all: false,
             each: vec![PreviewedReplay {
                 destination: destination.clone(),
-                dead_letters: 9_000,
+                count: 9_000,
                 takes,
             }],
             further,

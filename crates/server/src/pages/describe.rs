@@ -139,11 +139,7 @@ struct Page {
     problem: Option<String>,
 }
 
-impl typed::Again for Page {
-    fn say(&mut self, problem: String) {
-        self.problem = Some(problem);
-    }
-}
+typed::again!(Page);
 
 /// What it is now.
 pub(super) async fn show(

@@ -13,14 +13,15 @@ use engine::ports::{AttemptView, Destination, LimitHistory};
 use http::Uri;
 use serde::Deserialize;
 
-use super::change::OVERLAPS;
 use super::chart::{self, Chart, Window};
 use super::event_types;
 use super::frame::{Frame, rendered};
+use super::handshake::{self, Consent};
 use super::latency::{self, Latency};
 use super::outcomes::{self, Drawn, Over};
 use super::preview::{self, Preview};
 use super::refused::Refused;
+use super::secrets::{self, OVERLAPS};
 use super::standing::{self, Standing};
 use super::typed::Number;
 use super::visitor::Visitor;
@@ -66,7 +67,9 @@ struct Page {
     ceiling: String,
     history: Vec<(String, String, String)>,
     attempts: Vec<Line>,
-    secrets: Vec<(String, String, String)>,
+    secrets: Vec<secrets::Line>,
+    /// What its receiver said, if that is asked first.
+    consent: Option<Consent>,
     /// What lets it in, in words, and whether they are a warning.
     credentials: Vec<(String, bool)>,
     resend_spans: [(&'static str, u32); 4],
@@ -98,6 +101,19 @@ pub(super) struct Line {
     pub(super) latency: String,
     pub(super) error: String,
     pub(super) answer: String,
+    /// What the form carries that cancels it, where it can be and its visitor may.
+    pub(super) cancel: Option<String>,
+}
+
+impl Line {
+    /// One that may be cancelled on the page with this frame.
+    pub(super) fn of(attempt: AttemptView, frame: &Frame) -> Self {
+        let may_cancel = frame.may_manage() && attempt.state.can_be_cancelled();
+        Self {
+            cancel: may_cancel.then(|| frame.token().to_owned()),
+            ..Self::from(attempt)
+        }
+    }
 }
 
 impl From<AttemptView> for Line {
@@ -132,6 +148,7 @@ impl From<AttemptView> for Line {
             latency: took.map_or(NONE.to_owned(), |(from, to)| words::latency(to.since(from))),
             error: attempt.error.unwrap_or_default(),
             answer: attempt.response_body.unwrap_or_default(),
+            cancel: None,
         }
     }
 }
@@ -161,6 +178,8 @@ impl Default for Beside {
 pub(super) struct Done {
     done: String,
     over: String,
+    /// So many deliveries were.
+    cancelled: String,
 }
 
 pub(super) fn parsed(id: &str) -> Result<DestinationId, Refused> {
@@ -179,6 +198,8 @@ pub(super) async fn show(
     Path(id): Path<String>,
     Query(query): Query<Done>,
 ) -> Result<Html<String>, Refused> {
+    let cancelled = words::large(query.cancelled.parse().unwrap_or(0));
+    let cancelled = format!("Deliveries cancelled: {cancelled}.");
     let notice = match query.done.as_str() {
         "limits" => "The new limits are in force.",
         "requested" => "Asked. An operator will decide; until then the limits stay as they are.",
@@ -186,6 +207,9 @@ pub(super) async fn show(
         "resumed" => "Resumed.",
         "changed" => "Changed. What starts from now on goes by it.",
         "disabled" => "Disabled: events no longer go to it.",
+        "asked" => "Its receiver is asked. Load this page again to see what it says.",
+        "secret-deleted" => "Deleted: no request is signed with that secret any more.",
+        "cancelled" => cancelled.as_str(),
         _ => "",
     };
     let beside = Beside {
@@ -210,8 +234,8 @@ pub(super) async fn page(
     let history = (pages.0.catalog)
         .limits_within(id, (Timestamp::from_micros(0), None), HISTORY)
         .await?;
-    let secrets = pages.service(tenant).secrets(id).await?;
-    let described = pages.service(tenant).destination(id).await?;
+    let service = pages.service(tenant);
+    let described = service.destination(id).await?;
     let shown = beside
         .preview
         .as_ref()
@@ -226,7 +250,7 @@ pub(super) async fn page(
         chart,
         outcomes: outcomes::draw(pages, id, beside.over).await?,
         overs: outcomes::ALL,
-        statistics: statistics::lines(&pages.service(tenant).statistics(id).await?),
+        statistics: statistics::lines(&service.statistics(id).await?),
         latency: latency::draw(pages, id).await?,
         size: format!("0 0 {} {}", chart::WIDTH, chart::HEIGHT),
         limits: fields(&shown),
@@ -243,18 +267,10 @@ pub(super) async fn page(
         attempts: attempts.into_iter().map(Line::from).collect(),
         resend_spans: resend::SPANS,
         resend_states: resend::ends(),
-        secrets: (secrets.into_iter())
-            .map(|secret| {
-                let until = secret.expires_at.map_or("for good".to_owned(), words::time);
-                (
-                    secret.kind.as_str().to_owned(),
-                    words::time(secret.created_at),
-                    until,
-                )
-            })
-            .collect(),
+        secrets: secrets::lines(&service, id).await?,
+        consent: handshake::consent(&service, id).await?,
         credentials: credentials(described),
-        examples: event_types::with_example(&pages.service(tenant)).await?,
+        examples: event_types::with_example(&service).await?,
         preview: beside.preview,
         new_secret: beside.new_secret,
         overlaps: OVERLAPS,

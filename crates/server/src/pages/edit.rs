@@ -167,11 +167,7 @@ impl Form {
     }
 }
 
-impl typed::Again for Page {
-    fn say(&mut self, problem: String) {
-        self.problem = Some(problem);
-    }
-}
+typed::again!(Page);
 
 /// A destination with all that its form sets.
 struct Whole {

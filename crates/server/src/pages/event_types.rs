@@ -42,11 +42,7 @@ pub(super) struct Page {
     notice: &'static str,
 }
 
-impl typed::Again for Page {
-    fn say(&mut self, problem: String) {
-        self.problem = Some(problem);
-    }
-}
+typed::again!(Page);
 
 pub(super) async fn list(
     State(pages): Asked,

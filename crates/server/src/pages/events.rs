@@ -16,10 +16,10 @@ use super::names::Names;
 use super::refused::Refused;
 use super::visitor::Visitor;
 use super::words::{self, NONE};
-use super::{Asked, Pages, searched};
+use super::{Asked, Pages, resend, searched};
 use crate::service::{Service, ServiceError};
 
-const PART: &str = "/dashboard/events";
+pub(super) const PART: &str = "/dashboard/events";
 
 /// Events on a page.
 const LINES: u32 = 50;
@@ -140,6 +140,8 @@ struct Page {
     /// What is wrong with the form.
     problem: Option<String>,
     next: Option<String>,
+    resend_spans: [(&'static str, u32); 4],
+    resend_states: Vec<&'static str>,
 }
 
 pub(super) async fn list(
@@ -183,6 +185,8 @@ pub(super) async fn list(
             .collect(),
         problem,
         next,
+        resend_spans: resend::SPANS,
+        resend_states: resend::ends(),
     };
     Ok((status, rendered(&page)?).into_response())
 }
@@ -249,9 +253,12 @@ pub(super) async fn show(
     let (event, attempts) = service.event(id).await?;
     let (payload, about_payload) = payload(&service, &visitor, id).await?;
     let names = Names::of(&pages, attempts.iter().map(|one| one.destination)).await?;
-    let named = |attempt: AttemptView| (names.name(attempt.destination), Line::from(attempt));
+    let frame = Frame::of(&pages, &visitor, ("Event", PART)).await?;
+    let named = |attempt: AttemptView| {
+        let name = names.name(attempt.destination);
+        (name, Line::of(attempt, &frame))
+    };
     rendered(&OnePage {
-        frame: Frame::of(&pages, &visitor, ("Event", PART)).await?,
         id,
         event_type: event.event_type.unwrap_or(NONE.to_owned()),
         content_type: event.content_type,
@@ -261,6 +268,7 @@ pub(super) async fn show(
         payload,
         about_payload,
         attempts: attempts.into_iter().map(named).collect(),
+        frame,
     })
 }
 

@@ -81,17 +81,8 @@ struct Page {
     notice: &'static str,
 }
 
-impl typed::Again for Page {
-    fn say(&mut self, problem: String) {
-        self.problem = Some(problem);
-    }
-}
-
-impl typed::Again for OnePage {
-    fn say(&mut self, problem: String) {
-        self.problem = Some(problem);
-    }
-}
+typed::again!(Page);
+typed::again!(OnePage);
 
 #[derive(askama::Template)]
 #[template(path = "limit_group.html")]

@@ -19,7 +19,8 @@ use super::sign_in::{SESSION_LIFETIME, begun};
 use super::sure::{self, Question};
 use super::visitor::{Posted, Visitor, identify, own_form, session, set_cookie};
 use super::{Asked, Pages, words};
-use crate::service::links::{LinkRights, digest};
+use crate::access::key::digest;
+use crate::service::links::LinkRights;
 use crate::service::{LinkDraft, ServiceError};
 
 /// For how long a link can be good, in words and in seconds.

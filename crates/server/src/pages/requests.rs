@@ -1,25 +1,42 @@
-//! Limits that customers ask for, and operators decide on.
+//! What customers ask for beyond a ceiling, and operators decide on: limits of a
+//! destination, on its page ([`super::change`]); its batches and more destinations, here.
 
 use std::collections::HashMap;
 
-use axum::extract::{Path, State};
+use axum::extract::{Path, Query, State};
 use axum::response::{Html, Redirect};
 use domain::access::Scope;
-use engine::ports::{CatalogError, LimitRequest, LimitRequestState};
+use domain::ceiling::{Ceiling, LargerBatches};
+use domain::ids::DestinationId;
+use engine::ports::{CatalogError, LimitRequest, LimitRequestState, Tenant, Wanted};
+use serde::Deserialize;
 use uuid::Uuid;
 
+use super::destination::parsed;
 use super::frame::{Frame, rendered};
 use super::refused::Refused;
-use super::visitor::{Posted, Visitor};
+use super::typed::{self, Number};
+use super::visitor::{Fields, Posted, Visitor};
 use super::words;
 use super::{Asked, Pages};
+use crate::service::LimitsChange;
 
 const PART: &str = "/dashboard/requests";
 
+/// What larger batches are asked for by, and its label.
+const BATCHES: [(&str, &str); 2] = [
+    ("batch_events", "events in one request"),
+    ("batch_bytes", "bytes in one request"),
+];
+
+const DESTINATIONS: [(&str, &str); 1] = [("destinations", "destinations, with those there are")];
+
 struct Line {
     request: LimitRequest,
+    /// Where it leads, if it is for a destination.
+    destination: Option<DestinationId>,
     /// The destination's name; its id once it is deleted.
-    destination: String,
+    name: String,
     /// Whose it is.
     tenant: String,
     limits: String,
@@ -30,15 +47,35 @@ struct Line {
     is_open: bool,
 }
 
+/// What is asked for here.
+struct Form {
+    title: String,
+    /// Whose batches; `None` for the number of destinations.
+    destination: Option<DestinationId>,
+    numbers: Vec<Number>,
+}
+
 #[derive(askama::Template)]
 #[template(path = "requests.html")]
 struct Page {
     frame: Frame,
     lines: Vec<Line>,
+    form: Option<Form>,
+}
+
+/// What the form asks for.
+#[derive(Debug, Deserialize)]
+pub(super) struct Asks {
+    /// Larger batches of this destination.
+    destination: Option<String>,
 }
 
 /// An operator's are everybody's.
-pub(super) async fn list(State(pages): Asked, visitor: Visitor) -> Result<Html<String>, Refused> {
+pub(super) async fn list(
+    State(pages): Asked,
+    visitor: Visitor,
+    Query(asks): Query<Asks>,
+) -> Result<Html<String>, Refused> {
     let service = pages.service(visitor.tenant());
     let requests = match visitor.is_operator() {
         true => service.all_limit_requests().await?,
@@ -47,17 +84,18 @@ pub(super) async fn list(State(pages): Asked, visitor: Visitor) -> Result<Html<S
     let (mut lines, mut tenants) = (Vec::new(), HashMap::new());
     for request in requests {
         let tenant = match tenants.get(&request.tenant) {
-            Some(name) => String::clone(name),
+            Some(known) => Tenant::clone(known),
             None => {
                 let found = pages.0.app.tenancy().tenant(request.tenant).await?;
-                tenants.entry(request.tenant).or_insert(found.name).clone()
+                tenants.entry(request.tenant).or_insert(found).clone()
             }
         };
-        let (destination, today) = today(&pages, &request).await?;
+        let (name, today) = today(&pages, &request, &tenant).await?;
         lines.push(Line {
-            limits: words::limits(&request.settings),
-            destination,
-            tenant,
+            limits: limits(&request.wanted),
+            destination: request.wanted.destination(),
+            name,
+            tenant: tenant.name,
             today,
             at: words::time(request.created_at),
             state: request.state.as_str(),
@@ -67,24 +105,102 @@ pub(super) async fn list(State(pages): Asked, visitor: Visitor) -> Result<Html<S
     }
     rendered(&Page {
         frame: Frame::of(&pages, &visitor, ("Requests", PART)).await?,
+        form: form(&pages, &visitor, asks.destination.as_deref()).await?,
         lines,
     })
 }
 
+/// For whoever may change something and decides nothing.
+async fn form(
+    pages: &Pages,
+    visitor: &Visitor,
+    destination: Option<&str>,
+) -> Result<Option<Form>, Refused> {
+    if visitor.is_operator() || !visitor.may(Scope::Manage) {
+        return Ok(None);
+    }
+    let destination = destination.map(parsed).transpose()?;
+    let Some(id) = destination else {
+        return Ok(Some(Form {
+            title: "More destinations".to_owned(),
+            destination,
+            numbers: typed::numbers(&Fields::default(), &DESTINATIONS),
+        }));
+    };
+    let found = pages.0.catalog.destination(visitor.tenant(), id).await?;
+    Ok(Some(Form {
+        title: format!("Larger batches for {}", found.called()),
+        destination,
+        numbers: typed::numbers(&Fields::default(), &BATCHES),
+    }))
+}
+
+fn so_many(destinations: u32) -> String {
+    format!("{} destinations", words::large(destinations.into()))
+}
+
+fn limits(wanted: &Wanted) -> String {
+    let (settings, batches) = match wanted {
+        Wanted::Limits {
+            settings, batches, ..
+        } => (settings, batches),
+        Wanted::Destinations(most) => return so_many(*most),
+    };
+    let batches = words::batch_ceiling(&Ceiling::default().with_batches(*batches));
+    match batches.is_empty() {
+        true => words::limits(settings),
+        false => format!("{} · {batches}", words::limits(settings)),
+    }
+}
+
 /// How the destination is called, and what holds today.
-async fn today(pages: &Pages, request: &LimitRequest) -> Result<(String, String), Refused> {
-    let catalog = &pages.0.catalog;
-    let destination = catalog.destination(request.tenant, request.destination);
+async fn today(
+    pages: &Pages,
+    request: &LimitRequest,
+    tenant: &Tenant,
+) -> Result<(String, String), Refused> {
+    let Some(id) = request.wanted.destination() else {
+        let most = tenant.effective_max_destinations;
+        let today = most.map_or(words::NONE.to_owned(), so_many);
+        return Ok(("all".to_owned(), today));
+    };
+    let destination = pages.0.catalog.destination(request.tenant, id);
     match destination.await {
         Ok(found) => {
             let today = words::limits(&found.effective);
             Ok((found.called().to_owned(), today))
         }
-        Err(CatalogError::NotFound(_)) => {
-            Ok((request.destination.to_string(), "deleted".to_owned()))
-        }
+        Err(CatalogError::NotFound(_)) => Ok((id.to_string(), "deleted".to_owned())),
         Err(error) => Err(error.into()),
     }
+}
+
+/// Asks for more destinations, or for larger batches of one.
+pub(super) async fn create(
+    State(pages): Asked,
+    Posted {
+        visitor, fields, ..
+    }: Posted,
+) -> Result<Redirect, Refused> {
+    visitor.needs(Scope::Manage)?;
+    let service = pages.service(visitor.tenant());
+    let note = fields.text("note").to_owned();
+    match fields.get("destination") {
+        Some(id) => {
+            let batches = LargerBatches {
+                events: typed::number(&fields, "batch_events")?,
+                bytes: typed::number(&fields, "batch_bytes")?,
+            };
+            let wanted = (LimitsChange::default(), batches);
+            service.request_limits(parsed(id)?, wanted, note).await?;
+        }
+        None => {
+            let most = typed::number(&fields, "destinations")?;
+            let most = most.ok_or_else(|| Refused::invalid("destinations: say how many"))?;
+            service.request_destinations(most, note).await?;
+        }
+    }
+    Ok(Redirect::to(PART))
 }
 
 pub(super) async fn decide(

@@ -1,20 +1,24 @@
-//! Events that are sent again: one of them, or what a destination has missed.
+//! Events that are sent again: one of them, or what a destination or all of them have
+//! missed.
 
 use std::time::Duration;
 
 use axum::extract::{Path, State};
-use axum::response::{IntoResponse, Redirect, Response};
+use axum::response::{IntoResponse, Response};
 use domain::access::Scope;
 use domain::attempt::{AttemptState, UnknownAttemptState};
 use domain::ids::EventId;
 use engine::ports::{Destination, ResentEvents};
 
-use super::Asked;
+use super::dead_letters::begun_at;
 use super::destination::parsed;
+use super::events::PART as EVENTS;
+use super::frame::Frame;
 use super::refused::Refused;
-use super::searched;
 use super::sure::{self, Question};
 use super::visitor::{Fields, Posted};
+use super::{Asked, Pages, replay_preview, searched};
+use crate::service::ReplayPreview;
 
 /// How far back `what it has missed` may go: what it is called, and in hours.
 pub(super) const SPANS: [(&str, u32); 4] =
@@ -39,15 +43,10 @@ pub(super) async fn event(
             None => None,
         };
         let question = resending(id, destination.as_ref());
-        return sure::ask(&pages, &visitor, "/dashboard/events", question).await;
+        return sure::ask(&pages, &visitor, EVENTS, question).await;
     }
     let begun = service.resend_event(id, to, None).await?;
-    let to = match begun.replays.as_slice() {
-        [one] => format!("/dashboard/replays/{}", one.progress.id),
-        // One for each destination: they are in the list.
-        _ => format!("/dashboard/dead-letters?begun={}", begun.replays.len()),
-    };
-    Ok(Redirect::to(&to).into_response())
+    Ok(begun_at(&begun.replays))
 }
 
 fn resending(id: EventId, to: Option<&Destination>) -> Question {
@@ -84,6 +83,69 @@ pub(super) fn ends() -> Vec<&'static str> {
 /// Which of those that it has missed, where not all of them are meant.
 const SOME: [&str; 4] = ["type", "status", "state", "text"];
 
+/// What was missed lately, of all that or of some.
+struct Missed {
+    /// How far back, in words and in hours.
+    span: (&'static str, u32),
+    which: ResentEvents,
+    /// What the form says beside that.
+    some: Vec<(&'static str, String)>,
+}
+
+impl Missed {
+    /// As the form says.
+    async fn of(pages: &Pages, fields: &Fields) -> Result<Self, Refused> {
+        let (words, hours) = span(fields)?;
+        let now = pages.0.overview.now().await?;
+        let owned = |name| fields.get(name).map(str::to_owned);
+        let state = fields.get("state").map(str::parse).transpose();
+        let which = ResentEvents {
+            since: now - Duration::from_secs(u64::from(hours) * 3_600),
+            until: None,
+            event_type: owned("type"),
+            state: state.map_err(|_unknown: UnknownAttemptState| {
+                Refused::invalid("state: no such state")
+            })?,
+            status: searched::status(fields.text("status"))?,
+            text: owned("text"),
+            only_missed: true,
+        };
+        let some = SOME
+            .into_iter()
+            .filter_map(|name| Some((name, owned(name)?)));
+        Ok(Self {
+            span: (words, hours),
+            which,
+            some: some.collect(),
+        })
+    }
+
+    /// What sending it does, a sentence each. `to` names who gets it.
+    fn does(&self, to: &str) -> Vec<String> {
+        let (words, _) = self.span;
+        let mut does = vec![format!(
+            "Events of the last {words} that {to} subscribes to, or that were for it, and of \
+             which no delivery succeeded, are sent again at half of its limit."
+        )];
+        if !self.some.is_empty() {
+            let said = self
+                .some
+                .iter()
+                .map(|(name, text)| format!("{name} {text}"));
+            let said: Vec<_> = said.collect();
+            does.push(format!("Only those with {}.", said.join(", ")));
+        }
+        does.push("Those whose payload is not kept any more are skipped, and counted.".to_owned());
+        does
+    }
+
+    /// The form again.
+    fn fields(&self) -> Vec<(&'static str, String)> {
+        let (_, hours) = self.span;
+        [vec![("hours", hours.to_string())], self.some.clone()].concat()
+    }
+}
+
 /// Sends to a destination what it has missed lately.
 pub(super) async fn missed(
     State(pages): Asked,
@@ -94,60 +156,67 @@ pub(super) async fn missed(
 ) -> Result<Response, Refused> {
     visitor.needs(Scope::Manage)?;
     let id = parsed(&id)?;
-    let (words, hours) = span(&fields)?;
+    let missed = Missed::of(&pages, &fields).await?;
     let service = pages.service(visitor.tenant());
-    let now = pages.0.overview.now().await?;
-    let owned = |name| fields.get(name).map(str::to_owned);
-    let state = fields.get("state").map(str::parse).transpose();
-    let which = ResentEvents {
-        since: now - Duration::from_secs(u64::from(hours) * 3_600),
-        until: None,
-        event_type: owned("type"),
-        state: state
-            .map_err(|_unknown: UnknownAttemptState| Refused::invalid("state: no such state"))?,
-        status: searched::status(fields.text("status"))?,
-        text: owned("text"),
-        only_missed: true,
-    };
     if !sure::is_sure(&fields) {
-        service.check_resend(&which).await?;
+        service.check_resend(&missed.which).await?;
         let destination = service.destination(id).await?.destination;
-        let question = resending_missed(&destination, (words, hours), &fields);
+        let preview = service.resend_preview(Some(id), &missed.which, None);
+        let question = resending_missed(&destination, &missed, &preview.await?);
         return sure::ask(&pages, &visitor, "/dashboard", question).await;
     }
-    let replay = service.resend_events(id, which, None).await?;
-    Ok(Redirect::to(&format!("/dashboard/replays/{}", replay.progress.id)).into_response())
+    let replay = service.resend_events(id, missed.which, None).await?;
+    Ok(begun_at(&[replay]))
+}
+
+/// Sends to all destinations what each of them has missed lately.
+pub(super) async fn everywhere(
+    State(pages): Asked,
+    Posted {
+        visitor, fields, ..
+    }: Posted,
+) -> Result<Response, Refused> {
+    visitor.needs(Scope::Manage)?;
+    let missed = Missed::of(&pages, &fields).await?;
+    let service = pages.service(visitor.tenant());
+    if sure::is_sure(&fields) {
+        return Ok(begun_at(&service.resend_to_all(missed.which).await?));
+    }
+    service.check_resend(&missed.which).await?;
+    service.check_resend_to_all().await?;
+    let preview = service.resend_preview(None, &missed.which, None).await?;
+    let question = replay_preview::Question {
+        verb: "Resend",
+        things: "deliveries",
+        head: "Deliveries",
+        does: missed.does("a destination"),
+        part: "at least",
+        action: "/dashboard/events/resend",
+        fields: missed.fields(),
+        back: EVENTS,
+        origin: "events",
+    };
+    let frame = Frame::of(&pages, &visitor, ("Resend", EVENTS)).await?;
+    Ok(replay_preview::page(frame, question, preview)?.into_response())
 }
 
 fn resending_missed(
     destination: &Destination,
-    (words, hours): (&str, u32),
-    fields: &Fields,
+    missed: &Missed,
+    preview: &ReplayPreview,
 ) -> Question {
     let back = format!("/dashboard/destinations/{}", destination.id);
-    let some = SOME
-        .into_iter()
-        .filter_map(|name| Some((name, fields.get(name)?)));
-    let some: Vec<_> = some.map(|(name, text)| (name, text.to_owned())).collect();
-    let mut does = vec![
-        format!(
-            "Events of the last {words} that it subscribes to, or that were for it, and of which \
-             no delivery succeeded, are sent again at half of its limit."
-        ),
-        "Those whose payload is not kept any more are skipped, and counted.".to_owned(),
-    ];
-    if !some.is_empty() {
-        let said: Vec<_> = some
-            .iter()
-            .map(|(name, text)| format!("{name} {text}"))
-            .collect();
-        does.insert(1, format!("Only those with {}.", said.join(", ")));
-    }
+    let mut does = missed.does("it");
+    does.push(format!(
+        "By now {} match, which takes about {}.",
+        replay_preview::count(preview, "at least"),
+        replay_preview::takes(preview.takes)
+    ));
     Question {
         asks: format!("Resend what {} has missed?", destination.called()),
         does,
         action: format!("{back}/resend"),
-        fields: [vec![("hours", hours.to_string())], some].concat(),
+        fields: missed.fields(),
         button: "Resend them",
         back,
     }

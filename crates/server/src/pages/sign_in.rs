@@ -13,8 +13,8 @@ use super::frame::{Frame, rendered};
 use super::guest::is_in_frame;
 use super::refused::Refused;
 use super::visitor::{Posted, own_form, set_cookie};
+use crate::access::key::digest;
 use crate::service::ServiceError;
-use crate::service::links::digest;
 
 /// How long a session lasts, whatever is done in it: a working day.
 pub(super) const SESSION_LIFETIME: Duration = Duration::from_secs(12 * 3_600);

@@ -97,11 +97,7 @@ fn values(tenant: &Tenant) -> Fields {
     ])
 }
 
-impl typed::Again for TenantPage {
-    fn say(&mut self, problem: String) {
-        self.problem = Some(problem);
-    }
-}
+typed::again!(TenantPage);
 
 /// What is shown beside the tenant, after a form.
 #[derive(Default)]

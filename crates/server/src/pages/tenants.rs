@@ -71,11 +71,7 @@ struct Page {
     next: Option<TenantId>,
 }
 
-impl typed::Again for Page {
-    fn say(&mut self, problem: String) {
-        self.problem = Some(problem);
-    }
-}
+typed::again!(Page);
 
 /// What the form of a new tenant says.
 struct Form {

@@ -96,17 +96,8 @@ struct OnePage {
     notice: &'static str,
 }
 
-impl typed::Again for Page {
-    fn say(&mut self, problem: String) {
-        self.problem = Some(problem);
-    }
-}
-
-impl typed::Again for OnePage {
-    fn say(&mut self, problem: String) {
-        self.problem = Some(problem);
-    }
-}
+typed::again!(Page);
+typed::again!(OnePage);
 
 /// What the form of a tier says.
 struct Form {

@@ -15,7 +15,7 @@ use axum::response::{IntoResponse, Redirect, Response};
 use super::frame::rendered;
 use super::refused::Refused;
 use super::visitor::Fields;
-use crate::service::links::digest;
+use crate::access::key::{digest, hex};
 
 /// How a limit spreads its starts, in words.
 pub(super) const SHAPES: [(&str, &str); 3] = [
@@ -118,8 +118,7 @@ pub(super) fn version(values: &Fields) -> String {
 
 /// A text by which it is known again, and that says nothing of it.
 pub(super) fn short(text: &str) -> String {
-    let bytes = digest(text);
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    hex(&digest(text))
 }
 
 /// Refuses a form of something that another has changed since it was filled, which would set
@@ -180,6 +179,18 @@ pub(super) trait Again: Template {
     /// Says this beside the form.
     fn say(&mut self, problem: String);
 }
+
+/// Of a page that has a `problem`.
+macro_rules! again {
+    ($page:ty) => {
+        impl $crate::pages::typed::Again for $page {
+            fn say(&mut self, problem: String) {
+                self.problem = Some(problem);
+            }
+        }
+    };
+}
+pub(super) use again;
 
 /// What comes of a form: what was done; or its page again, as it was typed, with what is
 /// wrong.

@@ -22,16 +22,15 @@ use domain::ids::TenantId;
 use engine::ports::{Session, Thing};
 use http::request::Parts;
 use http::{Extensions, HeaderMap, StatusCode, header};
-use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
 use super::guest::{Guest, is_guest, is_in_frame};
 use super::refused::Refused;
 use super::{Late, MAX_STRANGERS_FORM_BYTES, Pages, max_form_bytes};
+use crate::access::key::{digest, hex};
 use crate::api::body;
 use crate::service::ServiceError;
 use crate::service::bulkhead::Place;
-use crate::service::links::digest;
 use crate::service::whose;
 
 /// A visitor with a session.
@@ -421,9 +420,5 @@ pub(super) fn set_cookie(
 }
 
 fn token(held: &str) -> String {
-    hex(&Sha256::digest(format!("form:{held}").as_bytes()))
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    hex(&digest(&format!("form:{held}")))
 }

@@ -1,16 +1,18 @@
 //! The ceiling of what a tenant sets: what is above it is asked for, and granted or not.
 
-use domain::batch::BatchSettings;
-use domain::ceiling::{Ceiling, Excess};
+use domain::batch::{self, BatchSettings};
+use domain::ceiling::{Ceiling, Excess, LargerBatches};
 use domain::ids::DestinationId;
 use domain::policy::LimitSettings;
 use engine::ports::{
-    DEFAULT_TENANT, Destination, LimitRequest, LimitRequestState, NewLimitRequest,
+    DEFAULT_TENANT, Destination, LimitRequest, LimitRequestState, NewDestinationsRequest,
+    NewLimitRequest,
 };
 use uuid::Uuid;
 
 use super::limits::validate;
 use super::rules::{self, Lines};
+use super::tenancy::{bound, within};
 use super::{LimitsChange, Service, ServiceError};
 
 /// The longest reason that a request or a decision gives, in bytes.
@@ -19,12 +21,13 @@ const MAX_REASON_BYTES: usize = 1_000;
 /// The most requests on one page.
 pub const MAX_LIMIT_REQUESTS: u32 = 200;
 
+/// What to do about what is above a ceiling.
+const ASK: &str = "of the tenant's tier: ask for it with a limit request";
+
 /// Refuses what is above, in words that say what to do about it.
 pub(super) fn check(ceiling: &Ceiling, limits: &LimitSettings) -> Result<(), ServiceError> {
-    ceiling.check(limits).map_err(|excess| {
-        let problem = format!("{excess} of the tenant's tier: ask for it with a limit request");
-        ServiceError::invalid("limits", problem)
-    })
+    (ceiling.check(limits))
+        .map_err(|excess| ServiceError::invalid("limits", format!("{excess} {ASK}")))
 }
 
 /// The same of a destination that is there. What it has may be above, of before the ceiling,
@@ -45,15 +48,14 @@ pub(super) fn check_change(
     }
 }
 
-/// The same of batches, of which nobody asks for more.
+/// The same of batches.
 fn check_batches(ceiling: &Ceiling, batches: &BatchSettings) -> Result<(), ServiceError> {
     ceiling.check_batches(batches).map_err(|excess| {
         let field = match excess {
             Excess::BatchBytes { .. } => "max_bytes",
             _ => "max_events",
         };
-        let problem = format!("{excess} of the tenant's tier: its operator can raise it");
-        ServiceError::invalid(field, problem)
+        ServiceError::invalid(field, format!("{excess} {ASK}"))
     })
 }
 
@@ -92,18 +94,21 @@ impl Service {
             .unwrap_or_default())
     }
 
-    /// Asks for other limits of a destination. One that was asked for before, and that
-    /// nobody has decided on, is forgotten; if it says the same, it stays.
+    /// Asks for other limits of a destination, for larger batches, or for both. What was
+    /// asked for before, and nobody has decided on, is forgotten; if it says the same, it
+    /// stays.
     pub async fn request_limits(
         &self,
         id: DestinationId,
-        change: LimitsChange,
+        (change, batches): (LimitsChange, LargerBatches),
         note: String,
     ) -> Result<LimitRequest, ServiceError> {
         rules::text("note", &note, MAX_REASON_BYTES, Lines::Many)?;
-        if change.is_empty() {
+        if change.is_empty() && batches == LargerBatches::default() {
             return Err(ServiceError::invalid("limits", "say which are wanted"));
         }
+        within("batch_events", batches.events, batch::MAX_EVENTS)?;
+        within("batch_bytes", batches.bytes, batch::MAX_BYTES)?;
         let current = self.catalog.destination(self.tenant, id).await?;
         let settings = change.applied_to(current.limits);
         validate(&settings)?;
@@ -112,10 +117,31 @@ impl Service {
             destination: id,
             before: current.limits,
             settings,
+            batches,
             note,
         };
         let open = self.requests.request_limits(self.tenant, &new).await?;
         tracing::info!(destination = %id, event = "limits_requested", "limits are asked for");
+        Ok(self.requests.limit_request(open).await?)
+    }
+
+    /// Asks for so many destinations, with those that are there; the same holds.
+    pub async fn request_destinations(
+        &self,
+        destinations: u32,
+        note: String,
+    ) -> Result<LimitRequest, ServiceError> {
+        rules::text("note", &note, MAX_REASON_BYTES, Lines::Many)?;
+        bound("destinations", Some(destinations))?;
+        let new = NewDestinationsRequest {
+            id: self.mint.uuid(),
+            destinations,
+            note,
+        };
+        let open = self.requests.request_destinations(self.tenant, &new);
+        let open = open.await?;
+        let tenant = self.tenant;
+        tracing::info!(%tenant, event = "limits_requested", "destinations are asked for");
         Ok(self.requests.limit_request(open).await?)
     }
 
@@ -151,7 +177,8 @@ impl Service {
         Ok(())
     }
 
-    /// Decides somebody's request, for an operator. Approved, its limits are in force.
+    /// Decides somebody's request, for an operator. Approved, its limits are in force, and
+    /// batches may be as large, or destinations as many.
     pub async fn decide_limit_request(
         &self,
         id: Uuid,
@@ -163,9 +190,14 @@ impl Service {
             .decide_limit_request(id, decision, reason)
             .await?;
         let decided = self.requests.limit_request(id).await?;
-        let (destination, state) = (decided.destination, decision.as_str());
-        tracing::info!(%destination, event = "limits_decided", state, "limits decided on");
-        self.look_now(destination).await;
+        let (tenant, state) = (decided.tenant, decision.as_str());
+        match decided.wanted.destination() {
+            Some(destination) => {
+                tracing::info!(%destination, event = "limits_decided", state, "limits decided on");
+                self.look_now(destination).await;
+            }
+            None => tracing::info!(%tenant, event = "limits_decided", state, "a number decided on"),
+        }
         Ok(decided)
     }
 }

@@ -13,11 +13,11 @@ use domain::ids::TenantId;
 use engine::ports::{
     BehindSession, CatalogError, Link, NewSession, SessionKind, Sessions, Tenants,
 };
-use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
 use super::{ServiceError, rules};
 use crate::access::Gate;
+use crate::access::key::digest;
 use crate::config::PublicUrl;
 use crate::edge::Mint;
 
@@ -168,12 +168,6 @@ impl Links {
     pub fn new_held(&self) -> String {
         self.mint.held()
     }
-}
-
-/// What the store keeps of it.
-#[must_use]
-pub fn digest(held: &str) -> [u8; 32] {
-    Sha256::digest(held.as_bytes()).into()
 }
 
 /// What a link may do beside showing: never keys, links or another tenant.

@@ -1,5 +1,5 @@
 //! Replays: of one dead letter, of what matches at one destination, or of what
-//! matches at all of them.
+//! matches at all of them; and what they would be of, before they begin.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -27,7 +27,7 @@ pub struct ReplayDraft {
     pub share: Option<f64>,
 }
 
-/// How many dead letters a preview counts.
+/// How many dead letters, or events to send again, a preview counts.
 pub const PREVIEWED: u64 = 10_000;
 
 /// Of these, so many are read at once.
@@ -36,16 +36,16 @@ const PREVIEW_PAGE: u32 = 1_000;
 /// How many destinations a preview names: what a person reads through.
 pub const PREVIEW_NAMED: usize = 50;
 
-/// What a replay would be of.
+/// What replays would be of.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ReplayPreview {
-    /// Dead letters, as far as they were counted.
+    /// Dead letters, or events to send again, as far as they were counted.
     pub count: u64,
     /// Whether all were.
     pub is_all: bool,
-    /// Those with the most dead letters first, at most [`PREVIEW_NAMED`].
+    /// Those with the most of them first, at most [`PREVIEW_NAMED`].
     pub each: Vec<PreviewedReplay>,
-    /// How many more destinations there are.
+    /// How many more destinations have some.
     pub further: usize,
     /// About how long the one of them all takes that takes longest, or the limit group
     /// whose members do; `None` while a limit is 0.
@@ -57,16 +57,26 @@ pub struct ReplayPreview {
 pub struct PreviewedReplay {
     pub destination: Destination,
     /// Of those that were counted.
-    pub dead_letters: u64,
+    pub count: u64,
     /// About how long they take at that part of its limit; `None` while that is 0.
     pub takes: Option<Duration>,
+}
+
+/// What was counted for a preview.
+#[derive(Default)]
+pub(super) struct Counted {
+    /// The destinations that replays would be of.
+    pub(super) places: Vec<Destination>,
+    /// At each of them.
+    pub(super) counts: BTreeMap<DestinationId, u64>,
+    pub(super) is_all: bool,
 }
 
 /// What the members of one limit group are to replay, side by side.
 struct Together<'a> {
     limits: &'a GroupLimits,
     members: u32,
-    dead_letters: u64,
+    count: u64,
 }
 
 impl Together<'_> {
@@ -78,7 +88,7 @@ impl Together<'_> {
             group: None,
             share: (share * f64::from(self.members)).min(1.0),
         };
-        pace.takes(self.dead_letters)
+        pace.takes(self.count)
     }
 }
 
@@ -155,21 +165,35 @@ impl Service {
         if filter.destination.is_some() && found.is_empty() {
             return Err(ServiceError::NotFound("destination"));
         }
-        let groups = self.groups_of(&found).await?;
+        let counted = Counted {
+            places: found,
+            counts,
+            is_all,
+        };
+        self.previewed(&counted, share).await
+    }
+
+    /// How long replays of so many take beside each other.
+    pub(super) async fn previewed(
+        &self,
+        counted: &Counted,
+        share: f64,
+    ) -> Result<ReplayPreview, ServiceError> {
+        let groups = self.groups_of(&counted.places).await?;
         let mut together: BTreeMap<&GroupName, Together> = BTreeMap::new();
-        let mut each = Vec::with_capacity(found.len());
-        for destination in &found {
-            let dead_letters = counts.get(&destination.id).copied().unwrap_or(0);
+        let mut each = Vec::with_capacity(counted.places.len());
+        for destination in &counted.places {
+            let count = counted.counts.get(&destination.id).copied().unwrap_or(0);
             let group = (destination.limit_group.as_ref())
                 .and_then(|name| groups.iter().find(|group| group.name == *name));
             if let Some(group) = group {
                 let of_group = together.entry(&group.name).or_insert(Together {
                     limits: &group.limits,
                     members: 0,
-                    dead_letters: 0,
+                    count: 0,
                 });
                 of_group.members += 1;
-                of_group.dead_letters += dead_letters;
+                of_group.count += count;
             }
             let pace = Pace {
                 policy: &destination.effective.policy(),
@@ -177,21 +201,21 @@ impl Service {
                 share,
             };
             each.push(PreviewedReplay {
-                takes: pace.takes(dead_letters),
+                takes: pace.takes(count),
                 destination: destination.clone(),
-                dead_letters,
+                count,
             });
         }
-        each.sort_by_key(|one| Reverse(one.dead_letters));
+        each.sort_by_key(|one| Reverse(one.count));
         let alone = each.iter().map(|one| one.takes);
         let longest = alone.chain(together.values().map(|group| group.takes(share)));
         let longest = longest.max_by_key(|takes| takes.unwrap_or(Duration::MAX));
         let further = each.len().saturating_sub(PREVIEW_NAMED);
-        let count = each.iter().map(|one| one.dead_letters).sum();
+        let count = each.iter().map(|one| one.count).sum();
         each.truncate(PREVIEW_NAMED);
         Ok(ReplayPreview {
             count,
-            is_all,
+            is_all: counted.is_all,
             each,
             further,
             takes: longest.unwrap_or(Some(Duration::ZERO)),
@@ -234,17 +258,25 @@ impl Service {
         let mut replays = Vec::with_capacity(page.destinations.len());
         for destination in page.destinations {
             let which = Which::Matching(destination, filter.clone());
-            match self.create_replay(which, share).await {
-                Ok(replay) => replays.push(replay),
-                // Deleted meanwhile.
-                Err(ServiceError::NotFound(_)) => {}
-                Err(error) => return Err(error),
-            }
+            replays.extend(self.create_replay_of_one(which, share).await?);
         }
         Ok(BegunReplays {
             replays,
             next: page.next,
         })
+    }
+
+    /// One of those of all destinations; `None` where its own was deleted meanwhile.
+    pub(super) async fn create_replay_of_one(
+        &self,
+        which: Which,
+        share: f64,
+    ) -> Result<Option<Replay>, ServiceError> {
+        match self.create_replay(which, share).await {
+            Ok(replay) => Ok(Some(replay)),
+            Err(ServiceError::NotFound(_)) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     pub(super) async fn create_replay(

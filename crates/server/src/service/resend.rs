@@ -1,15 +1,25 @@
-//! Events that are sent again, whatever became of them: one, or what a destination has
-//! missed. Both are replays, with the pace, progress and end of those.
+//! Events that are sent again, whatever became of them: one, or what a destination or all
+//! of them have missed. All are replays, with the pace, progress and end of those.
 
 use std::collections::BTreeMap;
 
 use domain::attempt::AttemptState;
 use domain::ids::{DestinationId, EventId};
 use domain::search::Sought;
-use engine::ports::{EventFilter, Replay, ResentEvents, Which, no_event_by};
+use engine::ports::{Destination, EventFilter, Replay, ResentEvents, Which, no_event_by};
 
-use super::replays::{REPLAYS_AT_ONCE, checked_share};
-use super::{BegunReplays, Service, ServiceError, rules};
+use super::replays::{Counted, PREVIEWED, REPLAYS_AT_ONCE, checked_share};
+use super::{BegunReplays, Everywhere, ReplayPreview, Service, ServiceError, rules};
+
+/// Destinations that one request sends events to again, at most: for each of them a store
+/// counts events twice, 10,000 at most, before its replay begins.
+pub const RESENT_TO_AT_ONCE: u32 = 10;
+
+/// Destinations that a preview of all of them counts for, and a page sends to, at most.
+pub const PREVIEWED_DESTINATIONS: u32 = 100;
+
+/// For so many of these it counts at once, at 500 events each.
+const COUNTED_AT_ONCE: u32 = 20;
 
 impl Service {
     /// Sends an event again to this destination, or to all where it has been before that
@@ -66,6 +76,126 @@ impl Service {
         self.create_replay(Which::Events(to, which), share).await
     }
 
+    /// Sends events again to the next of all destinations, a replay for each: few, or none, of
+    /// the [`RESENT_TO_AT_ONCE`] that it looks at. One where nothing matches has none; one
+    /// where more could match than were looked at has one that may find none.
+    pub async fn resend_everywhere(
+        &self,
+        which: ResentEvents,
+        Everywhere { after }: Everywhere,
+        share: Option<f64>,
+    ) -> Result<BegunReplays, ServiceError> {
+        let share = checked_share(share)?;
+        check(&which)?;
+        let catalog = &self.catalog;
+        let page = (catalog.destinations(self.tenant, after, RESENT_TO_AT_ONCE)).await?;
+        let mut replays = Vec::new();
+        for Destination { id, .. } in &page {
+            let matching = (self.backlog())
+                .resendable(self.tenant, &[*id], &which)
+                .await?;
+            if !matching.is_none() {
+                let which = Which::Events(*id, which.clone());
+                replays.extend(self.create_replay_of_one(which, share).await?);
+            }
+        }
+        Ok(BegunReplays {
+            replays,
+            next: next(&page, RESENT_TO_AT_ONCE),
+        })
+    }
+
+    /// The same to all of them at once, for a page.
+    pub async fn resend_to_all(&self, which: ResentEvents) -> Result<Vec<Replay>, ServiceError> {
+        self.check_resend_to_all().await?;
+        let (mut replays, mut from) = (Vec::new(), Everywhere::default());
+        loop {
+            let begun = self.resend_everywhere(which.clone(), from, None).await?;
+            replays.extend(begun.replays);
+            match begun.next {
+                Some(_) => from.after = begun.next,
+                None => return Ok(replays),
+            }
+        }
+    }
+
+    /// Refuses more destinations than a page sends to.
+    pub async fn check_resend_to_all(&self) -> Result<(), ServiceError> {
+        let (catalog, most) = (&self.reading.catalog, PREVIEWED_DESTINATIONS);
+        let found = catalog.destinations(self.tenant, None, most + 1).await?;
+        if found.len() <= most as usize {
+            return Ok(());
+        }
+        let problem = format!(
+            "there are more than {most} of them: send to one from its page, or to all by the API \
+             or the command line, which go on after each {RESENT_TO_AT_ONCE}"
+        );
+        Err(ServiceError::invalid("destinations", problem))
+    }
+
+    /// What sending these again would be of, to one destination or to all, at this part of
+    /// the limits. Begins nothing. Counts up to about [`PREVIEWED`], and of all destinations
+    /// the first [`PREVIEWED_DESTINATIONS`].
+    pub async fn resend_preview(
+        &self,
+        to: Option<DestinationId>,
+        which: &ResentEvents,
+        share: Option<f64>,
+    ) -> Result<ReplayPreview, ServiceError> {
+        let share = checked_share(share)?;
+        check(which)?;
+        let counted = match to {
+            Some(to) => {
+                let place = self.reading.catalog.destination(self.tenant, to).await?;
+                self.resendable(vec![place], which).await?
+            }
+            None => self.resendable_everywhere(which).await?,
+        };
+        self.previewed(&counted, share).await
+    }
+
+    async fn resendable(
+        &self,
+        places: Vec<Destination>,
+        which: &ResentEvents,
+    ) -> Result<Counted, ServiceError> {
+        let ids: Vec<DestinationId> = places.iter().map(|place| place.id).collect();
+        let found = (self.reading.backlog)
+            .resendable(self.tenant, &ids, which)
+            .await?;
+        Ok(Counted {
+            places,
+            counts: found.counts,
+            is_all: !found.is_part,
+        })
+    }
+
+    /// Without those where nothing matches.
+    async fn resendable_everywhere(&self, which: &ResentEvents) -> Result<Counted, ServiceError> {
+        let mut all = Counted {
+            is_all: true,
+            ..Counted::default()
+        };
+        let (mut looked_at, mut count, mut after) = (0, 0, None);
+        loop {
+            let catalog = &self.reading.catalog;
+            let page = (catalog.destinations(self.tenant, after, COUNTED_AT_ONCE)).await?;
+            after = next(&page, COUNTED_AT_ONCE);
+            let mut found = self.resendable(page, which).await?;
+            found.counts.retain(|_, matching| *matching > 0);
+            (found.places).retain(|place| found.counts.contains_key(&place.id));
+            count += found.counts.values().sum::<u64>();
+            all.is_all &= found.is_all;
+            all.places.append(&mut found.places);
+            all.counts.append(&mut found.counts);
+            looked_at += COUNTED_AT_ONCE;
+            if after.is_none() || count >= PREVIEWED || looked_at >= PREVIEWED_DESTINATIONS {
+                all.is_all &= after.is_none();
+                return Ok(all);
+            }
+        }
+    }
+
     /// Refuses what finds nothing or makes no sense, before anybody is asked whether he is
     /// sure.
     pub async fn check_resend(&self, which: &ResentEvents) -> Result<(), ServiceError> {
@@ -88,6 +218,12 @@ impl Service {
             false => Ok(()),
         }
     }
+}
+
+/// Where the page after one of so many destinations begins.
+fn next(page: &[Destination], limit: u32) -> Option<DestinationId> {
+    let last = page.last().filter(|_| page.len() >= limit as usize);
+    last.map(|last| last.id)
 }
 
 /// What can be told without the store.

@@ -367,11 +367,11 @@ fn possible(ceiling: &Ceiling) -> Result<(), ServiceError> {
     }
 }
 
-fn bound(field: &str, most: Option<u32>) -> Result<(), ServiceError> {
+pub(super) fn bound(field: &str, most: Option<u32>) -> Result<(), ServiceError> {
     within(field, most, MAX_BOUND)
 }
 
-fn within(field: &str, most: Option<u32>, largest: u32) -> Result<(), ServiceError> {
+pub(super) fn within(field: &str, most: Option<u32>, largest: u32) -> Result<(), ServiceError> {
     match most {
         Some(most) if !(1..=largest).contains(&most) => {
             let problem = format!("must be 1 to {largest}");

@@ -124,6 +124,7 @@ mod tests {
             "/v1/destinations",
             "/v1/destinations/x",
             "/v1/events/bulk",
+            "/v1/events/resend/preview",
             "/v1/dead-letters?destination_id=x",
             &format!("/v1/tenants/{id}"),
             &format!("/v1/operational-destinations/{id}"),

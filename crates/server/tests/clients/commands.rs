@@ -138,3 +138,42 @@ fn a_link_is_printed_whole_and_listed_without_what_opens_it() {
         assert!(said.contains(problem), "{said}");
     }
 }
+
+/// What is above a ceiling: larger batches of one destination, or more destinations.
+#[test]
+fn a_request_is_for_a_destination_or_for_a_number_of_them() {
+    let site = Site::start();
+    let endpoint = "http://127.0.0.1:9/";
+    let made = json(
+        &site,
+        &["destination", "create", endpoint, "--name", "shop"],
+    );
+    let create = ["limit-request", "create"];
+    let ask = |arguments: &[&str]| json(&site, &[&create[..], arguments].concat());
+    let number = ask(&["--destinations", "20000", "--note", "shops"]);
+    assert_eq!(number["destinations"], 20_000);
+    assert!(number["destination_id"].is_null(), "{number}");
+    let larger = ask(&["shop", "--batch-events", "60", "--batch-bytes", "500000"]);
+    assert_eq!(larger["destination_id"], made["id"]);
+    let batches = [&larger["batch_events"], &larger["batch_bytes"]];
+    assert_eq!(batches, [60, 500_000], "{larger}");
+    let listed = paceline(&site, KEY, &["limit-request", "list"]);
+    let listed = String::from_utf8(listed.stdout).unwrap();
+    for said in ["20000 destinations", "60 events, 500000 bytes"] {
+        assert!(listed.contains(said), "{said}: {listed}");
+    }
+    for (arguments, problem) in [
+        (&[][..], "required"),
+        (&["shop"][..], "nothing is asked for"),
+        (&["shop", "--destinations", "5"][..], "cannot be used with"),
+        (
+            &["--destinations", "5", "--per-second", "5"][..],
+            "a request of its own",
+        ),
+    ] {
+        let refused = paceline(&site, KEY, &[&create[..], arguments].concat());
+        let said = String::from_utf8_lossy(&refused.stderr);
+        assert!(!refused.status.success(), "{arguments:?}");
+        assert!(said.contains(problem), "{arguments:?}: {said}");
+    }
+}

@@ -17,7 +17,7 @@ const STATIONS: [&str; 5] = ["created", "sent", "verified", "changed to 50", "au
 const REPOSITORY: &str = "https://git.example/paceline";
 
 /// Where they are: generated and packed once, by whichever test is the first.
-pub(crate) fn generated(site: &Site) -> &'static Path {
+fn generated(site: &Site) -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| {
         let scripts = root().join("scripts");

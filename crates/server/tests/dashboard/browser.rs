@@ -498,7 +498,9 @@ async fn every_page_is_quiet_and_accessible() {
     let replay = json!({"attempt_id": attempt["id"]});
     let replay = &site.api("POST", "/v1/replays", replay)["replays"][0]["id"];
     group(&site, &paused);
-    let pages = pages(&orders, &event["event_id"], &attempt["id"], replay);
+    let mut pages = pages(&orders, &event["event_id"], &attempt["id"], replay);
+    let asked_first = format!("/dashboard/destinations/{paused}");
+    pages.push(("asked-first", asked_first, true));
     for (name, path, live) in &pages {
         look(&site, &browser, path).await;
         if *live {
@@ -534,12 +536,14 @@ fn describe(site: &Site) {
     site.api("POST", "/v1/event-types", refunded);
 }
 
-/// A limit that this one has together with others, and is in for longer than a line.
+/// A limit that this one has together with others, and is in for longer than a line; and its
+/// receiver is asked first.
 fn group(site: &Site, destination: &str) {
     let limits = json!({"limits": {"per_second": 500, "per_day": 2_000}});
     site.api("PUT", "/v1/limit-groups/reports.example", limits);
     let path = format!("/v1/destinations/{destination}");
-    site.api("PATCH", &path, json!({"limit_group": "reports.example"}));
+    let change = json!({"limit_group": "reports.example", "handshake": "cloud_events"});
+    site.api("PATCH", &path, change);
     let long = format!("/v1/limit-groups/{}", "a-group-".repeat(12));
     site.api("PUT", &long, json!({"limits": {"per_second": 1}}));
 }
@@ -580,6 +584,7 @@ fn pages(
     let still = [
         ("attempts", format!("{destination}/attempts")),
         ("change", format!("{destination}/edit")),
+        ("destination-alerts", format!("{destination}/alerts")),
         ("add", "/dashboard/destinations/new".to_owned()),
         ("events", "/dashboard/events".to_owned()),
         ("event", format!("/dashboard/events/{event}")),

@@ -11,6 +11,7 @@ on_both! {
     how_it_is_delivered_is_changed
     what_makes_no_sense_changes_nothing
     batches_above_the_tiers_ceiling_change_nothing
+    more_than_the_tier_allows_is_asked_for
 }
 
 /// What the API says of how a destination is delivered to.
@@ -273,4 +274,57 @@ async fn batches_above_the_tiers_ceiling_change_nothing(world: &World) {
             json!({"max_events": 20, "max_bytes": 1_000, "max_wait_ms": null})
         );
     }
+}
+
+/// On the page of requests: of larger batches by a destination's form, else of more
+/// destinations; and an operator, who decides, has no such form.
+async fn more_than_the_tier_allows_is_asked_for(world: &World) {
+    let (_, key, id) = world.tenant("ours", &["manage", "read"]).await;
+    let (customer, operator) = (world.sign_in(&key).await, world.sign_in(ADMIN).await);
+    let ceiling = json!({"ceiling": {"batch_events": 20}});
+    world
+        .api(ADMIN, Method::PATCH, "/v1/tiers/standard", ceiling)
+        .await;
+    let path = "/dashboard/requests";
+    let edit = format!("/dashboard/destinations/{id}/edit");
+    let edit = world.get(&customer, &edit).await.text;
+    let leads = format!("{path}?destination={id}");
+    assert!(edit.contains(&leads), "{edit}");
+    let form = "name=\"batch_events\"";
+    let page = world.get(&customer, &leads).await.text;
+    assert!(page.contains(form), "{page}");
+    let (_, _, theirs) = world.tenant("theirs", &["read"]).await;
+    let of_theirs = format!("{path}?destination={theirs}");
+    assert_eq!(world.get(&customer, &of_theirs).await.status, 404);
+    let page = world.get(&customer, path).await.text;
+    assert!(page.contains("More destinations"), "{page}");
+    assert!(!page.contains(form), "{page}");
+    let page = world.get(&operator, path).await.text;
+    assert!(!page.contains("More destinations"), "{page}");
+
+    for (field, problem) in [
+        (("destinations", ""), "destinations: say how many"),
+        (("destinations", "many"), "destinations: must be a"),
+        (("destination", id.as_str()), "limits: say which are wanted"),
+    ] {
+        let page = world.post(&customer, path, &[field]).await;
+        assert_eq!(page.status, 422, "{problem}: {}", page.text);
+        assert!(page.text.contains(problem), "{problem}: {}", page.text);
+    }
+    let batches = [("destination", id.as_str()), ("batch_events", "60")];
+    let more = [("destinations", "1200"), ("note", "one for each shop")];
+    for fields in [batches, more] {
+        let asked = world.post(&customer, path, &fields).await;
+        assert_eq!(asked.status, 303, "{}", asked.text);
+    }
+    let page = world.get(&customer, path).await.text;
+    for said in [
+        "60 events a request",
+        "<td>10,000 destinations</td><td>1,200 destinations",
+        "one for each",
+    ] {
+        assert!(page.contains(said), "{said}: {page}");
+    }
+    let page = world.get(&operator, path).await.text;
+    assert_eq!(page.matches("value=\"approve\"").count(), 2, "{page}");
 }

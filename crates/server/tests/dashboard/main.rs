@@ -34,6 +34,7 @@ mod delivery;
 mod driver;
 mod groups;
 mod guests;
+mod owner;
 #[path = "../isolation/place.rs"]
 mod place;
 mod portal;

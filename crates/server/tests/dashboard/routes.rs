@@ -63,6 +63,12 @@ const ROUTES: &[Row] = &[
         Named,
         &[],
     ),
+    (
+        "GET /dashboard/destinations/{id}/alerts",
+        "read",
+        Named,
+        &[],
+    ),
     ("GET /dashboard/attempts/{id}", "read", Named, &[]),
     ("GET /dashboard/events", "read", Own, &[]),
     ("GET /dashboard/events?type=a.b", "read", Own, &[]),
@@ -124,6 +130,30 @@ const ROUTES: &[Row] = &[
         &[],
     ),
     (
+        "POST /dashboard/destinations/{id}/secrets/{secret}",
+        "manage",
+        Named,
+        &[("sure", "yes")],
+    ),
+    (
+        "POST /dashboard/destinations/{id}/handshake",
+        "manage",
+        Named,
+        &[],
+    ),
+    (
+        "POST /dashboard/destinations/{id}/alerts",
+        "manage",
+        Named,
+        &[("backlog", "7")],
+    ),
+    (
+        "POST /dashboard/destinations/{id}/breaker",
+        "manage",
+        Named,
+        &[("opens_after_failures", "7")],
+    ),
+    (
         "POST /dashboard/destinations/{id}/resend",
         "manage",
         Named,
@@ -140,6 +170,30 @@ const ROUTES: &[Row] = &[
         "manage",
         Named,
         &[("sure", "yes")],
+    ),
+    (
+        "POST /dashboard/attempts/{id}/cancel",
+        "manage",
+        Named,
+        &[("sure", "yes")],
+    ),
+    (
+        "POST /dashboard/destinations/{id}/cancel",
+        "manage",
+        Named,
+        &[("sure", "yes")],
+    ),
+    (
+        "POST /dashboard/events/resend",
+        "manage",
+        Own,
+        &[("hours", "24")],
+    ),
+    (
+        "POST /dashboard/events/resend",
+        "manage",
+        Own,
+        &[("hours", "24"), ("sure", "yes")],
     ),
     (
         "POST /dashboard/replays",
@@ -206,6 +260,12 @@ const ROUTES: &[Row] = &[
         "manage",
         Named,
         &[("sure", "yes")],
+    ),
+    (
+        "POST /dashboard/requests",
+        "manage",
+        Own,
+        &[("destinations", "7")],
     ),
     (
         "POST /dashboard/requests/{id}",
@@ -353,6 +413,8 @@ impl Tenant {
         let event = post("/v1/events", event).await;
         let attempts = format!("/v1/destinations/{destination}/attempts");
         let attempts = world.api(&key, Method::GET, &attempts, json!({})).await;
+        let secrets = format!("/v1/destinations/{destination}/secrets");
+        let secrets = world.api(&key, Method::GET, &secrets, json!({})).await;
         let address = json!({"form": "email", "address": format!("{name}@example.com")});
         let address = post("/v1/notice-addresses", address).await;
         let group = format!("group-of-{name}");
@@ -374,6 +436,7 @@ impl Tenant {
         let ids = HashMap::from([
             ("events", text(&event, "id")),
             ("attempts", attempts["attempts"][0]["id"].to_string()),
+            ("secrets", text(&secrets["secrets"][0], "id")),
             ("addresses", text(&address, "id")),
             ("requests", text(&requests["limit_requests"][0], "id")),
             ("replays", replay.rsplit('/').next().unwrap().to_owned()),
@@ -423,8 +486,13 @@ impl Tenant {
     /// What others must not have changed.
     async fn standing(&self, world: &World) -> Vec<Value> {
         let mut found = Vec::new();
+        let destination = format!("/v1/destinations/{}", self.ids["destinations"]);
         for path in [
-            format!("/v1/destinations/{}", self.ids["destinations"]),
+            destination.clone(),
+            format!("{destination}/alerts"),
+            format!("{destination}/attempts"),
+            format!("{destination}/health"),
+            format!("{destination}/secrets"),
             format!("/v1/limit-groups/{}", self.ids["limit-groups"]),
             format!("/v1/replays/{}", self.ids["replays"]),
             "/v1/limit-groups".to_owned(),
@@ -527,7 +595,7 @@ async fn a_session_does_what_its_scopes_say(world: &World) {
     // But for the keys themselves.
     let still = ours.standing(world).await;
     let but_keys = |mut found: Vec<Value>| {
-        found.remove(8);
+        found.remove(found.len() - 2);
         found
     };
     assert_eq!(but_keys(still), but_keys(was));

@@ -15,6 +15,9 @@ const URL: (&str, &str) = ("url", "https://example.com/b");
 
 /// A form, and the same thing over the API.
 struct Open {
+    /// Where it stands.
+    page: String,
+    /// Where it goes.
     form: String,
     api: String,
     key: String,
@@ -25,9 +28,10 @@ struct Open {
     fields: Vec<(&'static str, &'static str)>,
 }
 
-/// With what the page says that its form was filled.
-fn was(page: &str) -> String {
-    let (_, rest) = page.split_once("name=\"was\" value=\"").expect(page);
+/// With what the page says that the form was filled which goes there.
+fn was(page: &str, form: &str) -> String {
+    let (_, rest) = page.split_once(&format!("action=\"{form}\"")).expect(page);
+    let (_, rest) = rest.split_once("name=\"was\" value=\"").expect(page);
     rest.split('"').next().unwrap().to_owned()
 }
 
@@ -39,6 +43,7 @@ async fn of_operators(world: &World, tenant: &str) -> Vec<Open> {
     let sent = json!({"name": "order.sent", "archived": true});
     add("/v1/event-types", sent).await;
     let open = |form: &str, api: &str, change, by_now, fields| Open {
+        page: form.to_owned(),
         form: form.to_owned(),
         api: api.to_owned(),
         key: ADMIN.to_owned(),
@@ -91,8 +96,10 @@ async fn of_the_tenant(world: &World, key: &str, destination: &str) -> Vec<Open>
     let api = format!("/v1/destinations/{destination}");
     let ticked = json!({"pass_traceparent": true});
     world.api(key, Method::PATCH, &api, ticked).await;
+    let edit = format!("/dashboard/destinations/{destination}/edit");
     let open = |change, by_now, of: &[(&'static str, &'static str)]| Open {
-        form: format!("/dashboard/destinations/{destination}/edit"),
+        page: edit.clone(),
+        form: edit.clone(),
         api: api.clone(),
         key: key.to_owned(),
         change,
@@ -101,6 +108,7 @@ async fn of_the_tenant(world: &World, key: &str, destination: &str) -> Vec<Open>
     };
     vec![
         Open {
+            page: "/dashboard/limit-groups/acme".to_owned(),
             form: "/dashboard/limit-groups/acme".to_owned(),
             api: group,
             key: key.to_owned(),
@@ -126,9 +134,40 @@ async fn of_the_tenant(world: &World, key: &str, destination: &str) -> Vec<Open>
     ]
 }
 
-/// As the API has it: of tiers it has a list alone.
+/// Both forms of when people are told of it and when its breaker opens.
+fn of_one_page(key: &str, destination: &str) -> [Open; 2] {
+    let page = format!("/dashboard/destinations/{destination}/alerts");
+    let open = |what: &str, change, by_now, fields| Open {
+        page: page.clone(),
+        form: format!("/dashboard/destinations/{destination}/{what}"),
+        api: format!("/v1/destinations/{destination}/{what}"),
+        key: key.to_owned(),
+        change,
+        by_now,
+        fields,
+    };
+    [
+        open(
+            "alerts",
+            json!({"backlog": 7_000}),
+            "backlog is 7000",
+            vec![("backlog", "9000"), ("failing_percent", "51")],
+        ),
+        open(
+            "breaker",
+            json!({"opens_after_failures": 21}),
+            "opens_after_failures is 21",
+            vec![("opens_after_failures", "22")],
+        ),
+    ]
+}
+
+/// As the API has it: of tiers it has a list alone, and a breaker within the health.
 async fn standing(world: &World, open: &Open) -> Value {
     let of = async |path: &str| world.api(&open.key, Method::GET, path, json!({})).await;
+    if let Some(destination) = open.api.strip_suffix("/breaker") {
+        return of(&format!("{destination}/health")).await;
+    }
     let Some(name) = open.api.strip_prefix("/v1/tiers/") else {
         return of(&open.api).await;
     };
@@ -142,10 +181,11 @@ async fn a_form_that_is_older_than_a_change_sets_nothing_back(world: &World) {
     let (tenant, key, destination) = world.tenant("ours", &["manage", "read"]).await;
     let mut all = of_operators(world, &tenant).await;
     all.extend(of_the_tenant(world, &key, &destination).await);
+    all.extend(of_one_page(&key, &destination));
     for open in all {
         let visitor = world.sign_in(&open.key).await;
-        let page = world.get(&visitor, &open.form).await.text;
-        let old = was(&page);
+        let page = world.get(&visitor, &open.page).await.text;
+        let old = was(&page, &open.form);
         let method = match open.api.contains("limit-groups") {
             true => Method::PUT,
             false => Method::PATCH,
@@ -168,7 +208,7 @@ async fn a_form_that_is_older_than_a_change_sets_nothing_back(world: &World) {
         let after = standing(world, &open).await;
         assert_eq!(after, before, "{}", open.form);
         // Whoever has read that may set it all the same.
-        let set = post(&was(&told.text)).await;
+        let set = post(&was(&told.text, &open.form)).await;
         assert_eq!(set.status, 303, "{}: {}", open.form, set.text);
         let set = standing(world, &open).await;
         assert_ne!(set, before, "{}", open.form);

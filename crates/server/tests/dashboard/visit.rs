@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use server::config::{PublicUrl, TargetConfig};
 use server::edge::Mint;
 use server::front::{self, Front, FrontOptions};
+use server::parts::Stored;
 use server::portal::Portal;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tower::ServiceExt;
@@ -26,6 +27,8 @@ pub(crate) const HOST: &str = "127.0.0.1:8080";
 
 pub(crate) struct World {
     router: Router,
+    /// The store, as a worker has it.
+    pub(crate) stored: Arc<dyn Stored>,
     _stop: DropGuard,
     _place: Place,
 }
@@ -80,6 +83,7 @@ impl World {
         let front = Front::new(&parts, Arc::new(Mint::from_system().unwrap()), options);
         Self {
             router: front.router,
+            stored: parts.stored,
             _stop: stop.drop_guard(),
             _place: place,
         }

@@ -1,7 +1,8 @@
 //! What is done on pages, by whom: no form is done without its session's token, and what
 //! cannot be taken back is asked first. Which route reaches what is in `routes`.
 
-use http::Method;
+use axum::body::Body;
+use http::{Method, Request};
 use serde_json::{Value, json};
 
 use crate::place::Place;
@@ -9,6 +10,7 @@ use crate::visit::{ADMIN, HOST, Visitor, World};
 
 const ALERTS: &str = "/dashboard/alerts";
 const OF_TENANTS: &str = "/dashboard/tenants";
+const RESEND: &str = "/dashboard/events/resend";
 
 on_both! {
     a_form_needs_its_sessions_token_and_our_origin
@@ -29,6 +31,8 @@ on_both! {
     a_preview_is_the_plan_and_says_what_is_inherited
     what_cannot_be_taken_back_is_asked_first
     what_was_missed_is_sent_again
+    what_each_has_missed_is_counted_and_sent_again
+    a_page_sends_to_so_many_destinations
     alerts_are_set_by_whose_they_are
     an_alert_that_makes_no_sense_is_named
     alerts_of_others_are_out_of_reach
@@ -173,6 +177,8 @@ async fn what_was_missed_is_sent_again(world: &World) {
     let path = format!("/dashboard/destinations/{id}/resend");
     let asked = world.post(&visitor, &path, &[("hours", "24")]).await;
     assert!(asked.text.contains("has missed?"), "{}", asked.text);
+    let much = "By now 0 match, which takes about 0 ms.";
+    assert!(asked.text.contains(much), "{}", asked.text);
     let wrong = world.post(&visitor, &path, &[("hours", "25")]).await;
     assert_eq!(wrong.status, 422);
     let text = |text| [("hours", "24"), ("text", text)];
@@ -186,6 +192,105 @@ async fn what_was_missed_is_sent_again(world: &World) {
     let to = begun.headers["location"].to_str().unwrap().to_owned();
     assert!(to.starts_with("/dashboard/replays/"), "{to}");
     assert_eq!(world.get(&visitor, &to).await.status, 200);
+}
+
+/// To all destinations from the page of events: shown first, by destination, and then a
+/// replay for each.
+async fn what_each_has_missed_is_counted_and_sent_again(world: &World) {
+    let (_, key, _) = world.tenant("ours", &["ingest", "manage", "read"]).await;
+    let visitor = world.sign_in(&key).await;
+    let post = async |path: &str, body: Value| world.api(&key, Method::POST, path, body).await;
+    // Those that come later have missed it.
+    post("/v1/events", json!({"type": "a.b", "payload": 1})).await;
+    let mut missed = Vec::new();
+    for name in ["first", "second"] {
+        let url = "https://example.com/late";
+        let late = json!({"url": url, "name": name, "event_types": ["a.*"]});
+        let late = post("/v1/destinations", late).await;
+        missed.push(late["id"].as_str().unwrap().to_owned());
+    }
+    let page = world.get(&visitor, "/dashboard/events").await;
+    let form = format!("action=\"{RESEND}\"");
+    assert!(page.text.contains(&form), "{}", page.text);
+    let day = ("hours", "24");
+    let asked = world.post(&visitor, RESEND, &[day, ("type", "a.b")]).await;
+    assert_eq!(asked.status, 200, "{}", asked.text);
+    for says in [
+        "<h1>Resend 2 deliveries?</h1>",
+        "Only those with type a.b.",
+        ">first</a>",
+        ">second</a>",
+        "name=\"hours\" value=\"24\"",
+        "name=\"type\" value=\"a.b\"",
+        "Resend them",
+    ] {
+        assert!(asked.text.contains(says), "{says}: {}", asked.text);
+    }
+    let none = world.post(&visitor, RESEND, &[day, ("type", "c.d")]).await;
+    assert!(none.text.contains("None match."), "{}", none.text);
+    assert!(!none.text.contains("Resend them"), "{}", none.text);
+    for wrong in [
+        [("hours", "25"), ("type", "")],
+        [day, ("state", "asleep")],
+        [day, ("status", "6x")],
+        [day, ("text", "order-4711")],
+    ] {
+        let refused = world.post(&visitor, RESEND, &wrong).await;
+        assert_eq!(refused.status, 422, "{wrong:?}: {}", refused.text);
+    }
+    let list = async || world.api(&key, Method::GET, "/v1/replays", json!({})).await;
+    assert_eq!(list().await["replays"], json!([]), "it asks first");
+    let sure = [day, ("type", "a.b"), ("sure", "yes")];
+    let begun = world.post(&visitor, RESEND, &sure).await;
+    assert_eq!(begun.status, 303, "{}", begun.text);
+    let to = begun.headers["location"].to_str().unwrap();
+    assert_eq!(to, "/dashboard/dead-letters?begun=2");
+    let list = list().await;
+    let begun = list["replays"].as_array().unwrap().iter();
+    let mut begun: Vec<_> = begun
+        .map(|one| (one["destination_id"].as_str().unwrap(), &one["total"]))
+        .collect();
+    begun.sort_unstable_by_key(|(id, _)| *id);
+    missed.sort_unstable();
+    let one = json!(1);
+    let wanted: Vec<_> = missed.iter().map(|id| (id.as_str(), &one)).collect();
+    assert_eq!(begun, wanted);
+}
+
+/// What goes on for long is for the API and the command line, which go on.
+async fn a_page_sends_to_so_many_destinations(world: &World) {
+    let (_, key, _) = world.tenant("ours", &["manage", "read"]).await;
+    let visitor = world.sign_in(&key).await;
+    // As fast as a tenant may change things.
+    let create = async || loop {
+        let request = Request::post("/v1/destinations")
+            .header("authorization", format!("Bearer {key}"))
+            .header("content-type", "application/json")
+            .body(Body::from(r#"{"url": "https://example.com/one"}"#));
+        match world.request(request.unwrap()).await.status.as_u16() {
+            201 => return,
+            status => assert_eq!(status, 429),
+        }
+    };
+    // It has one already.
+    for _ in 1..100 {
+        create().await;
+    }
+    let asked = async |fields: &[(&str, &str)]| loop {
+        let page = world.post(&visitor, RESEND, fields).await;
+        if page.status != 429 {
+            return page;
+        }
+    };
+    let (day, sure) = (("hours", "24"), ("sure", "yes"));
+    assert_eq!(asked(&[day]).await.status, 200, "to a hundred");
+    create().await;
+    for fields in [&[day][..], &[day, sure]] {
+        let refused = asked(fields).await;
+        assert_eq!(refused.status, 422, "{}", refused.text);
+        let says = "there are more than 100 of them";
+        assert!(refused.text.contains(says), "{}", refused.text);
+    }
 }
 
 /// Whichever tenant's it is, by nothing but its address. It had been a 404 until "See
@@ -512,7 +617,7 @@ async fn a_session_ends_with_its_key(world: &World) {
 }
 
 /// The form of a page that asks, as a browser sends it.
-fn form_of<'a>(page: &'a str, action: &str) -> Vec<(&'a str, &'a str)> {
+pub(crate) fn form_of<'a>(page: &'a str, action: &str) -> Vec<(&'a str, &'a str)> {
     let (_, form) = page.split_once("<ul id=\"does\">").unwrap();
     let (form, _) = form.split_once("</form>").unwrap();
     assert!(form.contains(&format!("action=\"{action}\"")), "{form}");

@@ -264,6 +264,40 @@ pub(crate) async fn who_acts_may_do_what_a_customer_may_and_no_more(world: &Worl
     assert_eq!(refused.json["field"], "scopes", "{refused:?}");
 }
 
+/// In the header, or by the key: nobody's but that one's is counted or sent.
+pub(crate) async fn a_resend_to_all_is_of_the_tenant_that_is_named(world: &World) {
+    let key = platform(world).await;
+    let (ours, theirs) = (&world.ours, &world.theirs);
+    let which = json!({"since": "2020-01-01T00:00:00Z"});
+    let post = async |tenant: &Tenant, path: &str| {
+        let of = (key.as_str(), tenant.id.as_str());
+        let answer = world.call_for(of, &Method::POST, path, Some(which.clone()));
+        answer.await
+    };
+    let replays = async |tenant: &Tenant| {
+        let answer = world.call(Some(&tenant.key), &Method::GET, "/v1/replays", None);
+        answer.await
+    };
+    for tenant in [ours, theirs] {
+        let found = post(tenant, "/v1/events/resend/preview").await;
+        assert_eq!(found.status, StatusCode::OK, "{found:?}");
+        assert_eq!(found.json["deliveries"], 1, "{found:?}");
+        let destination = &found.json["destinations"][0]["destination_id"];
+        assert_eq!(*destination, tenant.dying);
+    }
+    let path = "/v1/events/resend/preview";
+    let own = world.call(Some(ADMIN), &Method::POST, path, Some(which.clone()));
+    let own = own.await;
+    assert_eq!(own.json["deliveries"], 0, "an operator's own: {own:?}");
+    let of_ours = replays(ours).await;
+    let begun = post(theirs, "/v1/events/resend").await;
+    assert_eq!(begun.status, StatusCode::CREATED, "{begun:?}");
+    let to = begun.json["replays"].as_array().unwrap();
+    let to: Vec<_> = to.iter().map(|one| &one["destination_id"]).collect();
+    assert_eq!(to, [&theirs.dying], "what waits is left alone");
+    assert_eq!(replays(ours).await, of_ours);
+}
+
 /// Byte for byte, to those with the scope; and to a platform's key that has it too.
 pub(crate) async fn what_an_event_carries_is_for_those_who_may_see_it(world: &World) {
     let sent = [

@@ -90,3 +90,59 @@ pub(crate) async fn a_tenant_has_as_many_destinations_as_its_tier_allows(world: 
     let said = world.refused_sql(&insert).await;
     assert!(said.contains(words), "{said}");
 }
+
+/// Larger batches of a destination, and more destinations: by a customer's key, and decided
+/// by an operator's.
+pub(crate) async fn what_is_asked_for_beyond_a_tier_may_be_set_once_it_is_granted(world: &World) {
+    let ours = &world.ours;
+    let tier = json!({"tenant_max_destinations": 1, "ceiling": {"batch_events": 20}});
+    bounded(world, tier).await;
+    let call = async |key: &str, method: Method, path: &str, body: Value| {
+        world.call(Some(key), &method, path, Some(body)).await
+    };
+    let of_tenant = "/v1/limit-requests";
+    let of_destination = format!("/v1/destinations/{}/limit-requests", ours.destination);
+    let of_destination = of_destination.as_str();
+    for (path, body, field) in [
+        (of_tenant, json!({"destinations": 0}), "destinations"),
+        (of_destination, json!({}), "limits"),
+        (of_destination, json!({"batch_events": 501}), "batch_events"),
+        (of_destination, json!({"batch_bytes": 0}), "batch_bytes"),
+    ] {
+        let refused = call(&ours.key, Method::POST, path, body).await;
+        let said = (refused.status, &refused.json["field"]);
+        let expected = (StatusCode::UNPROCESSABLE_ENTITY, &json!(field));
+        assert_eq!(said, expected, "{refused:?}");
+    }
+    let batches = format!("/v1/destinations/{}/batches", ours.destination);
+    let larger = json!({"max_events": 60, "max_bytes": null});
+    let one_more = json!({"url": "https://example.com/more"});
+    let uses = async || {
+        let set = call(&ours.key, Method::PUT, &batches, larger.clone()).await;
+        let add = call(
+            &ours.key,
+            Method::POST,
+            "/v1/destinations",
+            one_more.clone(),
+        )
+        .await;
+        [set.status, add.status]
+    };
+    assert_eq!(uses().await, [StatusCode::UNPROCESSABLE_ENTITY; 2]);
+    for (path, body) in [
+        (of_tenant, json!({"destinations": 99, "note": "shops"})),
+        (of_destination, json!({"batch_events": 60})),
+    ] {
+        let asked = call(&ours.key, Method::POST, path, body.clone()).await;
+        assert_eq!(asked.status, StatusCode::CREATED, "{asked:?}");
+        for field in ["destinations", "batch_events"] {
+            assert_eq!(asked.json[field], body[field], "{asked:?}");
+        }
+        assert_eq!(asked.json["destination_id"].is_null(), path == of_tenant);
+        let id = asked.json["id"].as_str().unwrap();
+        let approve = format!("/v1/limit-requests/{id}/approve");
+        let decided = call(ADMIN, Method::POST, &approve, json!({})).await;
+        assert_eq!(decided.json["state"], "approved", "{decided:?}");
+    }
+    assert_eq!(uses().await, [StatusCode::OK, StatusCode::CREATED]);
+}

@@ -109,6 +109,7 @@ on_both! {
     acting::an_operator_lists_the_things_of_the_tenant_that_it_names
     acting::a_tenant_that_is_named_is_the_one_that_is_looked_at
     acting::who_acts_may_do_what_a_customer_may_and_no_more
+    acting::a_resend_to_all_is_of_the_tenant_that_is_named
     acting::what_is_put_twice_is_one_thing
     acting::a_name_is_taken_until_what_has_it_is_gone
     acting::what_an_event_carries_is_for_those_who_may_see_it
@@ -121,6 +122,7 @@ on_both! {
     event_types::what_is_wrong_with_a_type_is_named
     ceilings::batches_are_held_to_the_tiers_ceiling
     ceilings::a_tenant_has_as_many_destinations_as_its_tier_allows
+    ceilings::what_is_asked_for_beyond_a_tier_may_be_set_once_it_is_granted
     limit_groups::a_group_is_joined_by_its_tenants_destinations_alone
     limit_groups::what_is_wrong_with_a_group_is_named
     reports::standings_are_the_own_and_say_what_binds

@@ -7,7 +7,7 @@ use crate::world::{ADMIN, World};
 
 /// What is called, with which body, and the field that is named. Over Postgres
 /// what was not checked before was answered 503.
-const CASES: [(&str, &str, &str, &str); 14] = [
+const CASES: [(&str, &str, &str, &str); 16] = [
     ("GET", "/v1/dead-letters?type=%00", "", "type"),
     ("GET", "/v1/dead-letters?type=a%20b", "", "type"),
     (
@@ -27,6 +27,18 @@ const CASES: [(&str, &str, &str, &str); 14] = [
         "/v1/replays",
         r#"{"all_destinations": true, "type": "\u0000"}"#,
         "type",
+    ),
+    (
+        "POST",
+        "/v1/events/resend",
+        r#"{"since": "2026-01-31T12:00:00Z", "type": "\u0000"}"#,
+        "type",
+    ),
+    (
+        "POST",
+        "/v1/events/resend/preview",
+        r#"{"since": "2026-01-31T12:00:00Z", "text": "\u0000"}"#,
+        "text",
     ),
     (
         "POST",

@@ -209,6 +209,21 @@ pub(crate) const ROWS: &[Row] = &[
         Reach::Named,
     ),
     row(
+        "POST /v1/destinations/{id}/resend/preview",
+        Some(r#"{"since": "2026-01-31T12:00:00Z"}"#),
+        Reach::Named,
+    ),
+    row(
+        "POST /v1/events/resend",
+        Some(r#"{"since": "2026-01-31T12:00:00Z"}"#),
+        Reach::Own,
+    ),
+    row(
+        "POST /v1/events/resend/preview",
+        Some(r#"{"since": "2026-01-31T12:00:00Z", "only_failed": false}"#),
+        Reach::Own,
+    ),
+    row(
         "POST /v1/limit-requests/{id}/decline",
         Some(r#"{"reason": "walk"}"#),
         Reach::Installation,
@@ -220,6 +235,11 @@ pub(crate) const ROWS: &[Row] = &[
         Reach::Named,
     ),
     row("GET /v1/limit-requests", None, Reach::Own),
+    row(
+        "POST /v1/limit-requests",
+        Some(r#"{"destinations": 7}"#),
+        Reach::Own,
+    ),
     row("GET /v1/fleet/limit-requests", None, Reach::Installation),
     row("GET /v1/fleet", None, Reach::Installation),
     row("GET /v1/tenants", None, Reach::Installation),

@@ -509,6 +509,149 @@ async fn events_are_sent_again() {
     assert_eq!(place.world.get(&replay).await.json["done"], 2);
 }
 
+/// A destination of four a second at which so many events of this type were given up.
+async fn dying(place: &Place, event_type: &str, count: usize) -> String {
+    let limits = json!({"limits": {"per_second": 4}});
+    let path = place.world.destination(limits).await;
+    let retries = format!("{path}/retries");
+    place.world.put(&retries, json!({"max_age_ms": 1})).await;
+    place.send(&path, event_type, count).await;
+    path
+}
+
+/// To all of them, as many as were counted before; and nothing is begun by counting.
+#[tokio::test]
+async fn what_each_has_missed_is_counted_and_sent_again() {
+    let place = Place::new();
+    let mut paths = Vec::new();
+    for (event_type, count) in [("a", 1), ("a", 3), ("b", 2), ("a", 0)] {
+        paths.push(dying(&place, event_type, count).await);
+    }
+    place.let_die().await;
+    let of = |number: usize| paths[number].rsplit('/').next().unwrap().to_owned();
+    let noon = "2026-01-31T12:00:00Z";
+    let which = json!({"since": noon, "type": "a"});
+    let preview = async |path: &str| {
+        let path = format!("{path}/resend/preview");
+        let found = place.world.post(&path, &which).await;
+        assert_eq!(found.status, 200, "{}", found.json);
+        found.json
+    };
+    let found = preview("/v1/events").await;
+    // At half of four a second, side by side.
+    let expected = json!({
+        "deliveries": 4, "is_all": true, "takes_seconds": 1.5, "further_destinations": 0
+    });
+    for (field, value) in expected.as_object().unwrap() {
+        assert_eq!(found[field], *value, "{field}");
+    }
+    let named = found["destinations"].as_array().unwrap().iter();
+    let named: Vec<_> = named
+        .map(|one| (one["destination_id"].clone(), one["deliveries"].clone()))
+        .collect();
+    assert_eq!(named, [(json!(of(1)), json!(3)), (json!(of(0)), json!(1))]);
+    for (number, deliveries) in [(1, 3), (2, 0), (3, 0)] {
+        let found = preview(&paths[number]).await;
+        assert_eq!(found["deliveries"], deliveries, "{found}");
+        assert_eq!(found["destinations"][0]["destination_id"], of(number));
+    }
+    let none = place.world.get("/v1/replays").await.json;
+    assert_eq!(none["replays"], json!([]));
+
+    // No more than a second's worth of its part waits.
+    let all_at_once = json!({"since": noon, "type": "a", "share": 1});
+    let begun = place.world.post("/v1/events/resend", &all_at_once).await;
+    assert_eq!(begun.status, 201, "{}", begun.json);
+    assert_eq!(begun.json["next"], Value::Null);
+    let replays = begun.json["replays"].as_array().unwrap().iter();
+    let mut totals: Vec<_> = replays
+        .map(|one| {
+            assert_eq!(one["source"], "events");
+            let id = one["destination_id"].as_str().unwrap().to_owned();
+            (id, one["total"].as_u64().unwrap())
+        })
+        .collect();
+    totals.sort_unstable();
+    let mut wanted = vec![(of(0), 1), (of(1), 3)];
+    wanted.sort_unstable();
+    assert_eq!(totals, wanted);
+    place.store.advance_replays(10).await.unwrap();
+    assert_eq!(preview("/v1/events").await["deliveries"], 0, "they wait");
+    let again = place.world.post("/v1/events/resend", &all_at_once).await;
+    assert_eq!(
+        again.json["replays"],
+        json!([]),
+        "nothing is missed any more"
+    );
+}
+
+/// By 10 destinations to a request.
+#[tokio::test]
+async fn all_destinations_are_sent_to_in_parts() {
+    let place = Place::new();
+    for _ in 0..23 {
+        dying(&place, "a", 1).await;
+    }
+    place.let_die().await;
+    let mut which = json!({"since": "2026-01-31T12:00:00Z"});
+    let found = place.world.post("/v1/events/resend/preview", &which).await;
+    assert_eq!(found.json["deliveries"], 23, "{}", found.json);
+    let mut to = Vec::new();
+    for begun in [10, 10, 3] {
+        let answer = place.world.post("/v1/events/resend", &which).await;
+        let replays = answer.json["replays"].as_array().unwrap();
+        assert_eq!(replays.len(), begun, "{}", answer.json);
+        let ids = replays.iter().map(|one| one["destination_id"].clone());
+        to.extend(ids.map(|id| id.to_string()));
+        which["after"] = answer.json["next"].clone();
+    }
+    assert_eq!(which["after"], Value::Null);
+    to.sort_unstable();
+    to.dedup();
+    assert_eq!(to.len(), 23, "each once");
+}
+
+#[tokio::test]
+async fn a_resend_that_makes_no_sense_is_refused_by_its_field() {
+    let place = Place::new();
+    let path = dying(&place, "a", 1).await;
+    place.let_die().await;
+    let noon = "2026-01-31T12:00:00Z";
+    let one = format!("{path}/resend");
+    for path in ["/v1/events/resend", &one] {
+        for (field, more) in [
+            ("since", json!({"since": "noon"})),
+            ("until", json!({"until": "noon"})),
+            ("since", json!({"until": noon})),
+            ("type", json!({"type": "no type"})),
+            ("status", json!({"status": "6x"})),
+            ("state", json!({"state": "waiting"})),
+            ("state", json!({"state": "succeeded"})),
+            ("text", json!({"text": "order-4711"})),
+            ("share", json!({"share": 2})),
+        ] {
+            let mut body = json!({"since": noon});
+            let more = more.as_object().unwrap().clone();
+            body.as_object_mut().unwrap().extend(more);
+            for path in [path, &format!("{path}/preview")] {
+                let refused = place.world.post(path, &body).await;
+                refused.refuses(422, field);
+            }
+        }
+    }
+    let after = json!({"since": noon, "after": path.rsplit('/').next().unwrap()});
+    for path in [
+        one.as_str(),
+        &format!("{one}/preview"),
+        "/v1/events/resend/preview",
+    ] {
+        place.world.post(path, &after).await.refuses(422, "after");
+    }
+    let nowhere = "/v1/destinations/01900000-0000-7000-8000-000000000000/resend/preview";
+    let answer = place.world.post(nowhere, json!({"since": noon})).await;
+    assert_eq!(answer.status, 404);
+}
+
 #[tokio::test]
 async fn events_are_listed_by_what_is_known_of_them() {
     let place = Place::new();

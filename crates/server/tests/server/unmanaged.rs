@@ -6,8 +6,8 @@ use domain::ids::{DestinationId, TenantId};
 use domain::policy::LimitSettings;
 use engine::ports::{
     CatalogError, Destination, Found, HeldDestination, LimitRequest, LimitRequestState,
-    LimitRequests, Manager, Managers, NOT_RELEASED, NewDestination, NewLimitRequest, NewSecret,
-    SealedSecret,
+    LimitRequests, Manager, Managers, NOT_RELEASED, NewDestination, NewDestinationsRequest,
+    NewLimitRequest, NewSecret, SealedSecret,
 };
 use uuid::Uuid;
 
@@ -89,6 +89,14 @@ impl Managers for Unmanaged {
 #[async_trait]
 impl LimitRequests for Unmanaged {
     async fn request_limits(&self, _: TenantId, _: &NewLimitRequest) -> Result<Uuid, CatalogError> {
+        refused()
+    }
+
+    async fn request_destinations(
+        &self,
+        _: TenantId,
+        _: &NewDestinationsRequest,
+    ) -> Result<Uuid, CatalogError> {
         refused()
     }
 

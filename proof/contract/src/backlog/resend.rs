@@ -1,17 +1,19 @@
 //! Events that are sent to a destination again, whatever became of them.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use domain::attempt::{AttemptState, OutcomeKind};
 use domain::event::{IDEMPOTENCY_KEY_KEPT, Idempotency};
 use domain::ids::{DestinationId, EventId, ReplayId, TenantId};
 use domain::replay::{ReplaySource, ReplayState};
+use domain::search::IDS_BEFORE;
 use domain::time::Timestamp;
 
 use super::BacklogWorld;
 use engine::ports::{
-    AttemptView, CatalogError, DEFAULT_TENANT, DeadLetterFilter, NewReplay, NextTry, ResentEvents,
-    Which,
+    AttemptView, CatalogError, DEFAULT_TENANT, DeadLetterFilter, MAX_EVENTS_COUNTED, NewReplay,
+    NextTry, Resendable, ResentEvents, Which,
 };
 
 /// What a destination has missed since then.
@@ -52,6 +54,21 @@ impl BacklogWorld {
             }
         }
         self.pass(Duration::from_millis(5)).await;
+    }
+
+    /// How many of these would be sent again.
+    async fn resendable(&self, to: &[DestinationId], which: &ResentEvents) -> Resendable {
+        let found = self.backlog.resendable(DEFAULT_TENANT, to, which);
+        found.await.unwrap()
+    }
+
+    /// Sends these again; as many match as were counted before.
+    async fn resend(&self, to: DestinationId, which: ResentEvents, share: f64) -> ReplayId {
+        let counted = self.resendable(&[to], &which).await;
+        let id = self.replay_of(Which::Events(to, which), share).await;
+        let total = self.replay(id).await.total;
+        assert_eq!(counted.counts, BTreeMap::from([(to, total)]));
+        id
     }
 
     /// How many steps add, until one adds nothing.
@@ -157,7 +174,7 @@ pub async fn what_a_destination_has_missed_is_sent_again(world: &BacklogWorld) {
     world.sql(&set("active")).await;
     let waits = world.one_that(of, None).await;
     world.pass(Duration::from_millis(20)).await;
-    let id = world.replay_of(Which::Events(of, missed(since)), 1.0).await;
+    let id = world.resend(of, missed(since), 1.0).await;
     assert_eq!(world.replay(id).await.total, 2);
     assert_eq!(world.resent().await, 2);
     assert_eq!(world.tries(of, dead).await.len(), 2);
@@ -183,13 +200,13 @@ pub async fn one_with_a_filter_is_sent_what_went_there(world: &BacklogWorld) {
     world.sql(&set(r#"'{"/never": 1}'"#)).await;
     let left_out = world.accept_one(&world.typed("paid", None).await).await;
     world.pass(Duration::from_millis(20)).await;
-    let id = world.replay_of(Which::Events(of, missed(since)), 1.0).await;
+    let id = world.resend(of, missed(since), 1.0).await;
     assert_eq!(world.replay(id).await.total, 1);
     assert_eq!(world.resent().await, 1);
     assert_eq!(world.tries(of, dead).await.len(), 2);
     assert_eq!(world.tries(of, left_out).await.len(), 0);
     world.sql(&set("null")).await;
-    world.replay_of(Which::Events(of, missed(since)), 1.0).await;
+    world.resend(of, missed(since), 1.0).await;
     assert_eq!(world.resent().await, 1);
     assert_eq!(world.tries(of, left_out).await.len(), 1);
 }
@@ -215,10 +232,10 @@ pub async fn a_time_and_a_type_are_sent_again(world: &BacklogWorld) {
         only_missed: true,
         ..all_until.clone()
     };
-    let none = world.replay_of(Which::Events(of, none), 1.0).await;
+    let none = world.resend(of, none, 1.0).await;
     assert_eq!(world.resent().await, 0);
     assert_eq!(world.replay(none).await.state, ReplayState::Completed);
-    world.replay_of(Which::Events(of, all_until), 1.0).await;
+    world.resend(of, all_until, 1.0).await;
     assert_eq!(world.resent().await, 1);
     assert_eq!(world.tries(of, first).await.len(), 2);
 }
@@ -233,9 +250,7 @@ pub async fn a_resend_keeps_to_its_share_and_is_cancelled(world: &BacklogWorld) 
     }
     world.all_become(of, OutcomeKind::Failed).await;
     world.pass(Duration::from_millis(1_100)).await;
-    let id = world
-        .replay_of(Which::Events(of, missed(since)), 0.25)
-        .await;
+    let id = world.resend(of, missed(since), 0.25).await;
     assert_eq!(world.replay(id).await.total, 30);
     assert_eq!(world.resent().await, 10);
     world.pass(Duration::from_millis(1_100)).await;
@@ -317,13 +332,88 @@ pub async fn what_has_no_payload_any_more_is_skipped(world: &BacklogWorld) {
         only_missed: false,
         ..missed(since)
     };
-    let all = world.replay_of(Which::Events(of, all), 1.0).await;
+    let all = world.resend(of, all, 1.0).await;
     assert_eq!(world.resent().await, 1);
     let replay = world.replay(all).await;
     assert_eq!((replay.total, replay.done, replay.skipped), (1, 1, 1));
     assert_eq!(world.tries(of, kept).await.len(), 2);
-    let none = world.replay_of(Which::Events(of, missed(since)), 1.0).await;
+    let none = world.resend(of, missed(since), 1.0).await;
     assert_eq!(world.replay(none).await.skipped, 0, "it was delivered");
+}
+
+/// At each destination alone, whether it has missed them or not; and nothing has begun.
+pub async fn what_would_be_sent_again_is_counted(world: &BacklogWorld) {
+    let subscribe = || world.destination().unlimited().event_types(&["paid"]);
+    let (of, other) = (subscribe().create().await, subscribe().create().await);
+    let since = world.now().await;
+    world.one_that(of, Some(OutcomeKind::Succeeded)).await;
+    for to in [of, of, other] {
+        world.one_that(to, Some(OutcomeKind::Failed)).await;
+    }
+    world.one_that(of, None).await;
+    world.pass(Duration::from_millis(20)).await;
+    let found = (world.resendable(&[of, other, DestinationId(world.id())], &missed(since))).await;
+    assert_eq!(found.counts, BTreeMap::from([(of, 2), (other, 1)]));
+    assert!(!found.is_part && !found.is_none());
+    let all = ResentEvents {
+        only_missed: false,
+        ..missed(since)
+    };
+    let found = world.resendable(&[of], &all).await;
+    assert_eq!(found.counts, BTreeMap::from([(of, 3)]), "what waits is not");
+    let later = missed(world.now().await);
+    let found = world.resendable(&[of, other], &later).await;
+    assert_eq!(found.counts, BTreeMap::from([(of, 0), (other, 0)]));
+    assert!(found.is_none());
+    let deleted = world.catalog.delete_destination(DEFAULT_TENANT, other);
+    deleted.await.unwrap();
+    let found = world.resendable(&[of, other], &missed(since)).await;
+    assert_eq!(found.counts, BTreeMap::from([(of, 2)]));
+    let begun = world.backlog.replays(DEFAULT_TENANT, None, 10).await;
+    assert_eq!(begun.unwrap(), []);
+}
+
+/// It looks at fewer events for each of many destinations, and says so.
+pub async fn a_count_says_that_there_may_be_more(world: &BacklogWorld) {
+    let of = world.destination().unlimited().create().await;
+    let since = world.now().await;
+    let others = MAX_EVENTS_COUNTED / 2 - 1;
+    let mut many: Vec<_> = (0..others).map(|_| DestinationId(world.id())).collect();
+    many.push(of);
+    assert_eq!(Resendable::events_each(many.len()), 2);
+    for (events, counted, is_part) in [(1, 1, false), (2, 2, true), (3, 2, true)] {
+        world.one_that(of, Some(OutcomeKind::Failed)).await;
+        let found = world.resendable(&many, &missed(since)).await;
+        let counts = BTreeMap::from([(of, counted)]);
+        assert_eq!(found, Resendable { counts, is_part }, "{events}");
+    }
+    let one = world.resendable(&[of], &missed(since)).await;
+    assert_eq!((one.counts[&of], one.is_part), (3, false));
+    // More than were looked at may match, though none of those did.
+    let none = ResentEvents {
+        event_type: Some("nobody's".to_owned()),
+        ..missed(since)
+    };
+    assert!(!world.resendable(&many, &none).await.is_none());
+    assert!(world.resendable(&[of], &none).await.is_none());
+}
+
+/// A row of the outbox has waited for its relay: it is sent, so it has to be counted.
+pub async fn what_has_an_older_id_is_counted(world: &BacklogWorld) {
+    let of = world.destination().unlimited().create().await;
+    let since = world.now().await;
+    let mut event = world.typed("paid", Some(of)).await;
+    event.id = world.id_of(since - IDS_BEFORE - Duration::from_secs(5));
+    let event = world.accept_one(&event).await;
+    world.all_become(of, OutcomeKind::Failed).await;
+    let found = world.resendable(&[of], &missed(since)).await;
+    assert_eq!(found.counts, BTreeMap::from([(of, 1)]));
+    world.pass(Duration::from_millis(20)).await;
+    let which = Which::Events(of, missed(since));
+    let replay = world.replay_of(which, 1.0).await;
+    assert_eq!(world.replay(replay).await.total, 0, "it begins without it");
+    assert_eq!(world.resent().await, 1);
+    assert_eq!(world.tries(of, event).await.len(), 2);
 }
 
 /// And of what is not there.
@@ -365,6 +455,10 @@ pub async fn another_tenant_sends_nothing_again(world: &BacklogWorld) {
     }
     assert_eq!(world.resent().await, 0);
     assert_eq!(world.attempts(of).await.len(), 1);
+    let which = missed(since);
+    let counted = world.backlog.resendable(nobody, &[of], &which).await;
+    assert_eq!(counted.unwrap(), Resendable::default());
+    assert_eq!(world.resendable(&[of], &which).await.counts[&of], 1);
 }
 
 /// By how an attempt there ended: one, and not another one of its event.
@@ -392,7 +486,7 @@ pub async fn what_was_answered_so_is_sent_again(world: &BacklogWorld) {
             only_missed,
             ..missed(since)
         };
-        let id = world.replay_of(Which::Events(of, which), 1.0).await;
+        let id = world.resend(of, which, 1.0).await;
         world.replay(id).await.total
     };
     let failed = Some(AttemptState::Failed);
@@ -435,7 +529,7 @@ pub async fn a_part_of_an_id_is_sent_again(world: &BacklogWorld) {
             text: Some(text.to_owned()),
             ..missed(since)
         };
-        let id = world.replay_of(Which::Events(of, which), 1.0).await;
+        let id = world.resend(of, which, 1.0).await;
         (world.replay(id).await.total, world.resent().await)
     };
     let end = keyed.to_string()[30..].to_uppercase();

@@ -106,6 +106,13 @@ pub async fn nearly_as_many_destinations_as_it_may_have(world: &OperationsWorld)
         deletion.await.unwrap();
     }
     assert_eq!(news(world).await, [OperationalType::DestinationsNormal]);
+    // Nine of the twenty that it is granted are not many.
+    let granted = "update tenants set granted_destinations = 20";
+    world.sql(granted).await;
+    for _ in 0..2 {
+        world.destination().create().await;
+    }
+    assert_eq!(news(world).await, []);
 }
 
 /// From what was counted last: near first, and then refused.

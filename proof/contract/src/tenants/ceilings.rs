@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use domain::batch::BatchSettings;
-use domain::ceiling::Ceiling;
+use domain::ceiling::{Ceiling, LargerBatches};
 use domain::ids::{DestinationId, TenantId};
 use domain::limit::Shape;
 use domain::policy::LimitSettings;
 use engine::ports::{
-    CatalogError, DEFAULT_TENANT, DestinationChange, LimitRequestState, NewLimitRequest, TierChange,
+    CatalogError, DEFAULT_TENANT, DestinationChange, LimitRequestState, NewLimitRequest,
+    TierChange, Wanted,
 };
 
 use super::{TenantWorld, not_found, refuses};
@@ -28,7 +29,7 @@ fn per_second(max: u32) -> LimitSettings {
     }
 }
 
-async fn bounded(world: &TenantWorld, ceiling: Ceiling) {
+pub(super) async fn bounded(world: &TenantWorld, ceiling: Ceiling) {
     let change = TierChange {
         ceiling: Some(ceiling),
         ..TierChange::default()
@@ -37,7 +38,7 @@ async fn bounded(world: &TenantWorld, ceiling: Ceiling) {
     assert_eq!(tier.ceiling, ceiling);
 }
 
-async fn create(
+pub(super) async fn create(
     world: &TenantWorld,
     tenant: TenantId,
     limits: LimitSettings,
@@ -276,6 +277,7 @@ pub async fn what_is_approved_is_in_force(world: &TenantWorld) {
             destination: id,
             before: per_second(before),
             settings: per_second(wanted),
+            batches: LargerBatches::default(),
             note: String::new(),
         };
         port.request_limits(tenant, &new).await.unwrap();
@@ -309,6 +311,7 @@ pub async fn who_has_to_know_of_a_request_is_told(world: &TenantWorld) {
         destination,
         before: LimitSettings::EXACT,
         settings: per_second(20),
+        batches: LargerBatches::default(),
         note: "a \"sale\"".to_owned(),
     };
     let port = &world.requests;
@@ -359,6 +362,7 @@ pub async fn an_open_request_is_replaced_and_decided_once(world: &TenantWorld) {
             per_second: Some(per_second),
             ..LimitSettings::EXACT
         },
+        batches: LargerBatches::default(),
         note: note.to_owned(),
     };
     let (first, second) = (asked(20, "more"), asked(30, "much more"));
@@ -379,7 +383,12 @@ pub async fn an_open_request_is_replaced_and_decided_once(world: &TenantWorld) {
     let listed = port.limit_requests(None, 10).await.unwrap();
     assert_eq!(listed.len(), 1, "{listed:?}");
     assert_eq!((listed[0].id, &listed[0].note), (second.id, &second.note));
-    assert_eq!(listed[0].settings, second.settings);
+    let wanted = Wanted::Limits {
+        destination,
+        settings: second.settings,
+        batches: second.batches,
+    };
+    assert_eq!(listed[0].wanted, wanted);
     assert_eq!(listed[0].state, LimitRequestState::Open);
     let approved = LimitRequestState::Approved;
     let decide = async |id| port.decide_limit_request(id, approved, "of course").await;
@@ -415,6 +424,7 @@ pub async fn requests_are_for_ones_own_destinations(world: &TenantWorld) {
         destination,
         before: LimitSettings::EXACT,
         settings: LimitSettings::EXACT,
+        batches: LargerBatches::default(),
         note: String::new(),
     };
     let port = &world.requests;

@@ -10,7 +10,9 @@ use domain::ids::{DestinationId, EventId, ReplayId, TenantId};
 use domain::replay::{ReplaySource, Step};
 use domain::search::{IDS_BEFORE, IdRange, Sought, first_at};
 use domain::time::Timestamp;
-use engine::ports::{MAX_EVENTS_COUNTED, MAX_EVENTS_STEP, NewReplay, ResentEvents, no_event_by};
+use engine::ports::{
+    MAX_EVENTS_COUNTED, MAX_EVENTS_STEP, NewReplay, Resendable, ResentEvents, no_event_by,
+};
 use sqlx::{AssertSqlSafe, PgConnection, PgPool};
 use uuid::Uuid;
 
@@ -163,6 +165,83 @@ pub(super) async fn create(
     skipped(&mut transaction, new.id, &looked).await?;
     transaction.commit().await?;
     Ok(())
+}
+
+/// How many match at each destination of `$1`, as a replay with the columns of `r` would find.
+fn resendable_events() -> String {
+    format!(
+        "-- resendable
+        with examined as materialized ({EXAMINED}),
+        since_then as materialized (
+            select e.* from examined x
+            cross join lateral (
+                select e.id, e.day, e.created_at, e.event_type, e.directed from events e
+                where e.id = x.id and e.day = x.day limit 1
+            ) e
+            where e.created_at >= from_micros($9)
+        )
+        select d.id, (select count(*) from examined) as examined, (
+            select count(*) from since_then e
+            cross join (
+                select d.id as destination_id, from_micros($9) as died_from,
+                    least(from_micros($10), statement_timestamp()) as died_before,
+                    $11::text as event_type, $12::text as event_text,
+                    $13::boolean as only_missed, $14::integer as status,
+                    $15::text as attempt_state, null::uuid as event_id
+            ) r
+            where {WANTED}
+        ) as wanted
+        from destinations d
+        where d.id = any ($1) and d.tenant_id = $2 and d.deleted_at is null"
+    )
+}
+
+/// Counts what would be of it, and begins nothing.
+pub(in crate::postgres) async fn resendable(
+    pool: &PgPool,
+    tenant: TenantId,
+    to: &[DestinationId],
+    which: &ResentEvents,
+) -> Result<Resendable, Failure> {
+    let text = letters(pool, tenant, Some(which)).await?;
+    let Looked { timed, any } = Looked::at(None, text.as_deref(), (Some(which.since), which.until));
+    // Those that are counted when it begins, and the older ids that are left out there.
+    let begins = first_at(which.since - IDS_BEFORE);
+    let older = Looked {
+        timed: timed.below(Some(begins)),
+        any: any.below(Some(begins)),
+    };
+    let each = Resendable::events_each(to.len());
+    let ids: Vec<Uuid> = to.iter().map(|id| id.0).collect();
+    let mut found = Resendable::default();
+    for (looked, after, most) in [
+        (Looked { timed, any }, begins.0, each),
+        (older, Uuid::nil(), MAX_EVENTS_COUNTED),
+    ] {
+        let counted: Vec<(Uuid, i64, i64)> = sqlx::query_as(AssertSqlSafe(resendable_events()))
+            .bind(&ids)
+            .bind(tenant.0)
+            .bind(looked.timed.from.0)
+            .bind(looked.timed.before.0)
+            .bind(looked.any.from.0)
+            .bind(looked.any.before.0)
+            .bind(after)
+            .bind(i64::from(most))
+            .bind(which.since.as_micros())
+            .bind(which.until.map(Timestamp::as_micros))
+            .bind(which.event_type.as_deref())
+            .bind(&text)
+            .bind(which.only_missed)
+            .bind(which.status.map(|status| i32::from(status.number())))
+            .bind(which.state.map(AttemptState::as_str))
+            .fetch_all(pool)
+            .await?;
+        for (id, examined, wanted) in counted {
+            *found.counts.entry(DestinationId(id)).or_default() += wanted.unsigned_abs();
+            found.is_part |= examined >= i64::from(most);
+        }
+    }
+    Ok(found)
 }
 
 /// What the ids have in them, where that is asked for.

@@ -174,7 +174,7 @@ async fn passed(
         "-- watch tenants: passed
         select {WATCHED}, micros(c.now) as now, n.deleted_at is not null as deleted,
             w.tenant_id is not null as remembered, s.succeeded, s.failed, l.destinations,
-            t.tenant_max_destinations as most, b.pending, b.bound,
+            m.most, b.pending, b.bound,
             b.refused_at is not null as refuses
         from (
             select n.* from tenants n
@@ -183,6 +183,9 @@ async fn passed(
         ) n
         cross join (select clock_timestamp() as now) c
         join tiers t on t.name = n.tier
+        cross join lateral (
+            select most_destinations(t.tenant_max_destinations, n.granted_destinations) as most
+        ) m
         left join tenant_watches w on w.tenant_id = n.id
         left join backlog_standings b on b.scope = 'tenant' and b.id = n.id
         cross join lateral (
@@ -196,8 +199,8 @@ async fn passed(
             select count(*) as destinations from (
                 select from destinations d
                 where d.tenant_id = n.id and d.deleted_at is null
-                    and t.tenant_max_destinations <= $4
-                limit t.tenant_max_destinations
+                    and m.most <= $4
+                limit m.most
             ) x
         ) l
         order by n.id"

@@ -7,12 +7,13 @@ use domain::replay::{ReplaySource, ReplayState, Step};
 use domain::search::{IDS_BEFORE, IdRange, Sought, SoughtStatus, first_at};
 use domain::time::Timestamp;
 use engine::ports::{
-    CatalogError, MAX_EVENTS_COUNTED, MAX_EVENTS_STEP, NewReplay, ResentEvents, no_event_by,
+    CatalogError, MAX_EVENTS_COUNTED, MAX_EVENTS_STEP, NewReplay, Resendable, ResentEvents,
+    no_event_by,
 };
 use rusqlite::Transaction;
 
-use super::Running;
 use super::moves::{Moved, end};
+use super::{LIVES, Running, number};
 use crate::sqlite::fault::Fault;
 use crate::sqlite::found_events::sought;
 use crate::sqlite::rows::{all, execute, first};
@@ -29,43 +30,72 @@ const EVENT: &str = "
     -- create_replay: is it the tenant's
     select 1 from events where id = ?1 and tenant_id = ?2";
 
-/// Events from `?2` on and before `?3`, after `?4`; whether each is sent again.
-const EXAMINED: &str = "
-    select e.id as id,
-        e.created_at >= r.died_from and e.created_at < r.died_before
-        and (r.event_type is null or e.event_type is r.event_type)
-        and (r.event_text is null or instr(e.id, r.event_text) > 0)
-        and not exists (
-            select 1 from deliveries a indexed by deliveries_of_event
+/// Whether the event `e` is sent again by `r` to its destination `d`.
+const WANTED: &str = "e.created_at >= r.died_from and e.created_at < r.died_before
+    and (r.event_type is null or e.event_type is r.event_type)
+    and (r.event_text is null or instr(e.id, r.event_text) > 0)
+    and not exists (
+        select 1 from deliveries a indexed by deliveries_of_event
+        where a.event_id = e.id and a.destination_id = r.destination_id
+    )
+    and (r.only_missed = 0 or not exists (
+        select 1 from ledger a indexed by ledger_of_event
+        where a.event_id = e.id and a.destination_id = r.destination_id
+            and a.state = 'succeeded'
+    ))
+    and ((r.status is null and r.attempt_state is null) or exists (
+        select 1 from ledger a indexed by ledger_of_event
+        where a.event_id = e.id and a.destination_id = r.destination_id
+            and (r.status is null or a.status = r.status or a.status / 100 = r.status)
+            and (r.attempt_state is null or a.state = r.attempt_state)
+    ))
+    and (
+        r.event_id is not null
+        or (
+            e.directed = 0 and d.filter is null
+            and subscribes(d.event_types, e.event_type)
+        )
+        or exists (
+            select 1 from ledger a indexed by ledger_of_event
             where a.event_id = e.id and a.destination_id = r.destination_id
         )
-        and (r.only_missed = 0 or not exists (
-            select 1 from ledger a indexed by ledger_of_event
-            where a.event_id = e.id and a.destination_id = r.destination_id
-                and a.state = 'succeeded'
-        ))
-        and ((r.status is null and r.attempt_state is null) or exists (
-            select 1 from ledger a indexed by ledger_of_event
-            where a.event_id = e.id and a.destination_id = r.destination_id
-                and (r.status is null or a.status = r.status or a.status / 100 = r.status)
-                and (r.attempt_state is null or a.state = r.attempt_state)
-        ))
-        and (
-            r.event_id is not null
-            or (
-                e.directed = 0 and d.filter is null
-                and subscribes(d.event_types, e.event_type)
-            )
-            or exists (
-                select 1 from ledger a indexed by ledger_of_event
-                where a.event_id = e.id and a.destination_id = r.destination_id
-            )
-        ) as wanted
+    )";
+
+/// Events from `?2` on and before `?3`, after `?4`; whether each is sent again.
+fn events_of_replay() -> String {
+    format!(
+        "
+    select e.id as id, {WANTED} as wanted
     from replays r
     cross join destinations d on d.id = r.destination_id
     cross join events e indexed by events_of_tenant on e.tenant_id = r.tenant_id
     where r.id = ?1 and e.id >= ?2 and e.id < ?3 and e.id > ?4
-    order by e.id limit ?5";
+    order by e.id limit ?5"
+    )
+}
+
+/// The same of a replay that is not there: of the tenant `?1` to the destination `?6`.
+fn events_of_none() -> String {
+    format!(
+        "
+    -- resendable
+    select count(*), coalesce(sum(wanted), 0) from (
+        select {WANTED} as wanted
+        from (
+            select id, created_at, event_type, directed
+            from events indexed by events_of_tenant
+            where tenant_id = ?1 and id >= ?2 and id < ?3 and id > ?4
+            order by id limit ?5
+        ) e
+        cross join (
+            select ?6 as destination_id, ?7 as died_from, ?8 as died_before, ?9 as event_type,
+                ?10 as event_text, ?11 as only_missed, ?12 as status, ?13 as attempt_state,
+                null as event_id
+        ) r
+        cross join destinations d on d.id = r.destination_id
+    )"
+    )
+}
 
 const SKIPPED: &str = "
     -- create_replay: how many payloads are gone
@@ -181,9 +211,10 @@ pub(super) fn create(
     let span = (Some(since), until.as_micros());
     let ids = looked_at(event, text.as_deref(), span);
     let (from, before) = (ids.from.to_string(), ids.before.to_string());
+    let examined = events_of_replay();
     let total = format!(
         "-- create_replay: how many events match
-        update replays set total = (select count(*) from ({EXAMINED}) where wanted) where id = ?1"
+        update replays set total = (select count(*) from ({examined}) where wanted) where id = ?1"
     );
     // Few events are accepted long after their ids were given; those before would be all
     // that is counted.
@@ -196,6 +227,61 @@ pub(super) fn create(
     )?;
     execute(tx, SKIPPED, (&key, &from, &before, MAX_EVENTS_COUNTED))?;
     Ok(())
+}
+
+/// Counts what would be of it; see [`engine::ports::Backlog::resendable`].
+pub(in crate::sqlite) fn resendable(
+    tx: &Transaction<'_>,
+    now: Timestamp,
+    tenant: TenantId,
+    to: &[DestinationId],
+    which: &ResentEvents,
+) -> Result<Resendable, Fault> {
+    let text = letters(tx, now, tenant, Some(which))?;
+    let until = which.until.unwrap_or(now).min(now);
+    let span = (Some(which.since.as_micros()), until.as_micros());
+    let ids = looked_at(None, text.as_deref(), span);
+    // Those that are counted when it begins, and the older ids that are left out there.
+    let begins = first_at(which.since - IDS_BEFORE);
+    let each = Resendable::events_each(to.len());
+    let looks = [
+        (ids, begins.to_string(), each),
+        (ids.below(Some(begins)), String::new(), MAX_EVENTS_COUNTED),
+    ];
+    let (owner, sql) = (tenant.to_string(), events_of_none());
+    let mut found = Resendable::default();
+    for to in to {
+        let key = to.to_string();
+        if first(tx, LIVES, (&key, &owner), |_| Ok(()))?.is_none() {
+            continue;
+        }
+        let mut wanted = 0;
+        for (ids, after, most) in &looks {
+            let params = (
+                &owner,
+                ids.from.to_string(),
+                ids.before.to_string(),
+                after,
+                most,
+                &key,
+                which.since.as_micros(),
+                until.as_micros(),
+                &which.event_type,
+                &text,
+                which.only_missed,
+                which.status.map(SoughtStatus::number),
+                which.state.map(AttemptState::as_str),
+            );
+            let counted = first(tx, &sql, params, |row| {
+                Ok((number(row, 0)?, number(row, 1)?))
+            })?;
+            let (examined, matching) = counted.unwrap_or_default();
+            wanted += matching;
+            found.is_part |= examined >= u64::from(*most);
+        }
+        found.counts.insert(*to, wanted);
+    }
+    Ok(found)
 }
 
 /// What the ids have in them, where that is asked for.
@@ -260,6 +346,7 @@ fn examined(tx: &Transaction<'_>, replay: &Running) -> Result<Vec<(String, bool)
         replay.after_event.as_deref().unwrap_or_default(),
         MAX_EVENTS_STEP,
     );
-    let sql = format!("-- advance_replays: events from where the last step stopped{EXAMINED}");
+    let events = events_of_replay();
+    let sql = format!("-- advance_replays: events from where the last step stopped{events}");
     all(tx, &sql, params, |row| Ok((row.get(0)?, row.get(1)?)))
 }

@@ -24,9 +24,9 @@ const WATCHED: &str = "n.id, n.alert_success_percent, n.alert_success_seconds,
 fn next_tenants() -> String {
     format!(
         "-- watch tenants: the next
-    select {WATCHED}, w.tenant_id is not null, n.deleted_at is not null, t.tenant_max_destinations
+    select {WATCHED}, w.tenant_id is not null, n.deleted_at is not null, m.most
     from tenants n
-    join tiers t on t.name = n.tier
+    join most_destinations m on m.tenant_id = n.id
     left join tenant_watches w on w.tenant_id = n.id
     where n.id > ?1
     order by n.id limit ?2"

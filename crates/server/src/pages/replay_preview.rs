@@ -1,0 +1,90 @@
+//! What replays would be of: how much, of which destinations and for about how long. Shown
+//! before they begin, beside the button that begins them.
+
+use std::time::Duration;
+
+use axum::response::Html;
+use domain::ids::DestinationId;
+
+use super::frame::{Frame, rendered};
+use super::refused::Refused;
+use super::words;
+use crate::service::ReplayPreview;
+
+/// What is asked.
+pub(super) struct Question {
+    /// What would be done: `Replay`.
+    pub(super) verb: &'static str,
+    /// To what: `dead letters`.
+    pub(super) things: &'static str,
+    /// The same, as a column's head.
+    pub(super) head: &'static str,
+    /// What it will do, a sentence each.
+    pub(super) does: Vec<String>,
+    /// What is said before a number where there are more.
+    pub(super) part: &'static str,
+    /// Where the form goes.
+    pub(super) action: &'static str,
+    /// What it says.
+    pub(super) fields: Vec<(&'static str, String)>,
+    /// Where nothing is done, and what that is.
+    pub(super) back: &'static str,
+    pub(super) origin: &'static str,
+}
+
+#[derive(askama::Template)]
+#[template(path = "replay_preview.html")]
+struct Page {
+    frame: Frame,
+    question: Question,
+    count: String,
+    is_all: bool,
+    takes: String,
+    each: Vec<Previewed>,
+    /// And so many more destinations; 0 for none.
+    further: usize,
+}
+
+/// What would be replayed of one destination.
+struct Previewed {
+    id: DestinationId,
+    name: String,
+    count: String,
+    takes: String,
+}
+
+/// How much was counted, and whether there is more.
+pub(super) fn count(preview: &ReplayPreview, part: &str) -> String {
+    match preview.is_all {
+        true => words::large(preview.count),
+        false => format!("{part} {}", words::large(preview.count)),
+    }
+}
+
+/// How long it takes.
+pub(super) fn takes(takes: Option<Duration>) -> String {
+    takes.map_or("for ever: its limit is 0".to_owned(), words::span)
+}
+
+pub(super) fn page(
+    frame: Frame,
+    question: Question,
+    preview: ReplayPreview,
+) -> Result<Html<String>, Refused> {
+    let count = count(&preview, question.part);
+    let each = preview.each.into_iter().map(|one| Previewed {
+        id: one.destination.id,
+        count: words::large(one.count),
+        takes: takes(one.takes),
+        name: one.destination.called().to_owned(),
+    });
+    rendered(&Page {
+        frame,
+        question,
+        count,
+        is_all: preview.is_all,
+        takes: takes(preview.takes),
+        each: each.collect(),
+        further: preview.further,
+    })
+}

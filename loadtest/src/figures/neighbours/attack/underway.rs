@@ -1,0 +1,283 @@
+//! An attack that goes on: who asks, who holds a connection, and how they were answered.
+
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+use tokio::time::{MissedTickBehavior, interval, sleep};
+
+use super::super::super::nuisance::Hostile;
+use super::attacker::{Ask, Attacker, FROM};
+use crate::api::socket_from;
+
+/// Clients that ask in turn.
+pub(super) const CLIENTS: u32 = 16;
+
+/// The kernel keeps as little as it can for whoever reads nothing.
+const UNREAD_BYTES: u32 = 4_096;
+
+/// Whoever reads nothing hangs up then, and begins again: before the API does.
+const UNREAD_FOR: Duration = Duration::from_secs(20);
+
+/// After one that failed.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// It goes on until it is dropped.
+#[derive(Default)]
+pub(in crate::figures::neighbours) struct Underway {
+    pub(super) tasks: JoinSet<()>,
+    told: Arc<Told>,
+    pub(super) receivers: Vec<Hostile>,
+    pub(super) full: Vec<TcpListener>,
+}
+
+/// How its requests were answered.
+#[derive(Default)]
+struct Told {
+    asked: AtomicU64,
+    taken: AtomicU64,
+    refused: AtomicU64,
+    failed: AtomicU64,
+}
+
+/// A connection that is held.
+pub(super) struct Held {
+    /// What it begins with.
+    pub(super) head: String,
+    pub(super) then: Then,
+    /// From how many addresses, in turn: there is a bound on those of one.
+    pub(super) addresses: u32,
+}
+
+/// What is done on a connection after it has begun.
+pub(super) enum Then {
+    /// All is read, until it is closed.
+    Reads,
+    /// The same, and this is sent ten times a second.
+    Sends(Vec<u8>),
+    /// Nothing is read.
+    ReadsNothing,
+}
+
+impl Underway {
+    /// Requests so far: all, and of these those that were taken, refused, and answered
+    /// by a failure or not at all. Connections that are held count as taken.
+    pub(in crate::figures::neighbours) fn told(&self) -> [u64; 4] {
+        let Told {
+            asked,
+            taken,
+            refused,
+            failed,
+        } = &*self.told;
+        [asked, taken, refused, failed].map(|count| count.load(Ordering::Relaxed))
+    }
+
+    /// Clients that send one request after the other, so many a second together,
+    /// whatever is answered.
+    pub(super) fn crew(
+        &mut self,
+        attacker: &Attacker,
+        per_second: u32,
+        request: impl Fn(u64) -> Ask + Send + Sync + 'static,
+    ) {
+        let request = Arc::new(request);
+        for number in 0..CLIENTS {
+            let (attacker, request) = (attacker.clone(), Arc::clone(&request));
+            let told = Arc::clone(&self.told);
+            self.tasks.spawn(async move {
+                let mut turns = interval(Duration::from_secs(1) * CLIENTS / per_second);
+                turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
+                let mut client = None;
+                for turn in (u64::from(number)..).step_by(CLIENTS as usize) {
+                    turns.tick().await;
+                    let Ask { method, path, body } = request(turn);
+                    told.asked.fetch_add(1, Ordering::Relaxed);
+                    let asked = async {
+                        let mut one = match client.take() {
+                            Some(client) => client,
+                            None => attacker.client().await?,
+                        };
+                        let (status, _) = one.answer(method, &path, &body).await?;
+                        anyhow::Ok((one, status))
+                    };
+                    let counted = match asked.await {
+                        Ok((one, status)) => {
+                            client = Some(one);
+                            match status {
+                                // A form that is taken leads to its page.
+                                status if status.is_success() || status.is_redirection() => {
+                                    &told.taken
+                                }
+                                status if status.is_client_error() => &told.refused,
+                                _ => &told.failed,
+                            }
+                        }
+                        Err(_closed) => &told.failed,
+                    };
+                    counted.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+    }
+
+    /// One that does the same again and again, whatever comes of it.
+    pub(super) fn repeat<F, D>(&mut self, mut once: F)
+    where
+        F: FnMut() -> D + Send + 'static,
+        D: Future<Output = anyhow::Result<()>> + Send + 'static,
+    {
+        let told = Arc::clone(&self.told);
+        self.tasks.spawn(async move {
+            loop {
+                told.asked.fetch_add(1, Ordering::Relaxed);
+                if once().await.is_ok() {
+                    told.taken.fetch_add(1, Ordering::Relaxed);
+                } else {
+                    told.refused.fetch_add(1, Ordering::Relaxed);
+                    sleep(PAUSE).await;
+                }
+            }
+        });
+    }
+
+    /// Connections to this address, each opened again a second after it was closed.
+    pub(super) fn hold(&mut self, connections: u32, address: &str, held: Held) {
+        let held = Arc::new(held);
+        for number in 0..connections {
+            let (address, held) = (address.to_owned(), Arc::clone(&held));
+            let told = Arc::clone(&self.told);
+            self.tasks.spawn(async move {
+                // Not all in the same instant.
+                sleep(Duration::from_millis(u64::from(number) % 1_000)).await;
+                let from = held.source(number);
+                loop {
+                    told.asked.fetch_add(1, Ordering::Relaxed);
+                    match held.connect(from, &address).await {
+                        Ok(stream) => {
+                            told.taken.fetch_add(1, Ordering::Relaxed);
+                            // However it ended: it is opened again.
+                            let _ = held.go_on(stream).await;
+                        }
+                        Err(_refused) => {
+                            told.refused.fetch_add(1, Ordering::Relaxed);
+                        }
+                    }
+                    sleep(Duration::from_secs(1)).await;
+                }
+            });
+        }
+    }
+}
+
+impl Held {
+    fn source(&self, number: u32) -> Ipv4Addr {
+        Ipv4Addr::from_bits(FROM.to_bits() + number % self.addresses.max(1))
+    }
+
+    async fn connect(&self, from: Ipv4Addr, address: &str) -> anyhow::Result<TcpStream> {
+        let socket = socket_from(from)?;
+        if matches!(self.then, Then::ReadsNothing) {
+            socket.set_recv_buffer_size(UNREAD_BYTES)?;
+        }
+        Ok(socket.connect(address.parse()?).await?)
+    }
+
+    /// Until it is closed.
+    async fn go_on(&self, mut stream: TcpStream) -> std::io::Result<()> {
+        stream.write_all(self.head.as_bytes()).await?;
+        let piece = match &self.then {
+            Then::ReadsNothing => {
+                sleep(UNREAD_FOR).await;
+                return Ok(());
+            }
+            Then::Reads => None,
+            Then::Sends(piece) => Some(piece),
+        };
+        let (mut reader, mut writer) = stream.split();
+        let read = async {
+            let mut buffer = [0; 4_096];
+            while reader.read(&mut buffer).await? > 0 {}
+            Ok(())
+        };
+        let write = async {
+            let Some(piece) = piece else {
+                return std::future::pending().await;
+            };
+            loop {
+                sleep(Duration::from_millis(100)).await;
+                writer.write_all(piece).await?;
+            }
+        };
+        tokio::select! {
+            done = read => done,
+            failed = write => failed,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_come_from_their_addresses_in_turn() {
+        let held = |addresses| Held {
+            head: String::new(),
+            then: Then::Reads,
+            addresses,
+        };
+        let from = |addresses| [0, 1, 2].map(|number| held(addresses).source(number).octets()[3]);
+        assert_eq!(from(1), [2, 2, 2]);
+        assert_eq!(from(2), [2, 3, 2]);
+    }
+
+    #[tokio::test]
+    async fn who_reads_nothing_leaves_the_answer_where_it_is() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let mut underway = Underway::default();
+        let held = Held {
+            head: "GET / HTTP/1.1\r\n\r\n".to_owned(),
+            then: Then::ReadsNothing,
+            addresses: 1,
+        };
+        underway.hold(1, &address, held);
+        let (mut stream, peer) = listener.accept().await.unwrap();
+        assert_eq!(peer.ip(), FROM);
+        let mut head = [0; 18];
+        stream.read_exact(&mut head).await.unwrap();
+        // More than two kernels keep between them.
+        let answer = vec![b'a'; 64 << 20];
+        let written = stream.write_all(&answer);
+        let written = tokio::time::timeout(Duration::from_millis(200), written).await;
+        assert!(written.is_err(), "it was read");
+        assert_eq!(underway.told(), [1, 1, 0, 0]);
+    }
+
+    #[tokio::test]
+    async fn what_is_repeated_is_counted_by_how_it_ended() {
+        let mut underway = Underway::default();
+        let mut turns = 0;
+        let (done, mut all) = tokio::sync::mpsc::channel(1);
+        underway.repeat(move || {
+            turns += 1;
+            let (turn, done) = (turns, done.clone());
+            async move {
+                match turn {
+                    1 => anyhow::Ok(()),
+                    2 => anyhow::bail!("refused"),
+                    _ => {
+                        done.send(()).await?;
+                        std::future::pending().await
+                    }
+                }
+            }
+        });
+        all.recv().await.unwrap();
+        assert_eq!(underway.told(), [3, 1, 1, 0]);
+    }
+}
