@@ -181,7 +181,7 @@ create index deliveries_held on deliveries (destination_id) with (deduplicate_it
 create index deliveries_carried on deliveries (destination_id) where carried_by is not null;
 -- Attempts that were to be made at some time, as retries are. Of the others each event knows
 -- the ids.
-create index deliveries_of_event on deliveries (event_id) where due_at is not null;
+create index deliveries_of_event on deliveries (event_id, (id + 0)) where due_at is not null;
 create index deliveries_of_replay on deliveries (replay_id) where replay_id is not null;
 
 -- What is owed of an event.
@@ -205,7 +205,7 @@ create index ledger_starts on ledger (destination_id, folded, started_at desc, i
 create index ledger_answers on ledger (destination_id, counted_at desc)
     where counted_at is not null and carried_by is null;
 -- As with what is owed: of the others each event knows the ids.
-create index ledger_of_event on ledger (event_id) where due_at is not null;
+create index ledger_of_event on ledger (event_id, (id + 0)) where due_at is not null;
 -- For people. By tenant first, so that no plan of admission can mistake it for the other.
 create index ledger_of_tenant on ledger (tenant_id, destination_id, (id + 0));
 -- Dead letters that can be replayed, by when they died: their outcome, or the
@@ -234,6 +234,44 @@ begin atomic
     where e.id = of_event and e.day = event_day(of_event) and a.due_at is null
     union all
     select a.* from ledger a where a.event_id = of_event and a.due_at is not null;
+end;
+
+-- The newest attempts of an event that are older than one of them, the newest first: it
+-- reads as many, however many there are.
+create function newest_of(of_event uuid, older_than bigint, most bigint)
+    returns setof attempts
+    language sql stable parallel safe
+begin atomic
+    select a.* from (
+        (
+            select a.* from (
+                select n.id from events e
+                cross join unnest(e.deliveries) as n (id)
+                where e.id = of_event and e.day = event_day(of_event) and n.id < older_than
+                order by n.id desc
+            ) n
+            cross join lateral (
+                select l.* from ledger l where l.id = n.id and l.due_at is null
+                union all
+                select d.* from deliveries d where d.id = n.id and d.due_at is null
+            ) a
+            order by n.id desc limit most
+        )
+        union all
+        (
+            select l.* from ledger l
+            where l.event_id = of_event and l.due_at is not null
+                and l.id < older_than and l.id + 0 < older_than
+            order by l.id + 0 desc limit most
+        )
+        union all
+        (
+            select d.* from deliveries d
+            where d.event_id = of_event and d.due_at is not null and d.id + 0 < older_than
+            order by d.id + 0 desc limit most
+        )
+    ) a
+    order by a.id desc limit most;
 end;
 
 -- What has started, by when that was. What is under way is found by its permit.

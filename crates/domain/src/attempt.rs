@@ -23,6 +23,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::time::Timestamp;
+
 /// The state of an attempt's row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -81,6 +83,19 @@ impl AttemptState {
     #[must_use]
     pub const fn was_sent(self) -> bool {
         matches!(self, Self::Succeeded | Self::Failed)
+    }
+
+    /// Whether its request has left by now. One that has started may have until its
+    /// start has passed: that is the latest that it may be sent, until it is known.
+    #[must_use]
+    pub fn has_left(self, started_at: Option<Timestamp>, now: Timestamp) -> bool {
+        match self {
+            Self::Waiting | Self::Admitted | Self::NotSent | Self::Cancelled | Self::Expired => {
+                false
+            }
+            Self::Started => started_at.is_some_and(|at| at <= now),
+            Self::Succeeded | Self::Failed | Self::Unknown => true,
+        }
     }
 
     /// Whether its owner can still take it back. What has started never waits again.

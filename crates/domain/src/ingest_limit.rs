@@ -125,6 +125,12 @@ impl IngestBucket {
 }
 
 impl IngestLimit {
+    /// So many a second; `None` for zero, which is no limit.
+    #[must_use]
+    pub fn of(per_second: u32) -> Option<Self> {
+        NonZeroU32::new(per_second).map(Self)
+    }
+
     fn capacity(self) -> u64 {
         u64::from(self.0.get()) * MICRO
     }

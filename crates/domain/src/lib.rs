@@ -19,6 +19,7 @@ pub mod admission;
 pub mod attempt;
 pub mod backpressure;
 pub mod batch;
+pub mod bulkhead;
 pub mod cancel;
 pub mod ceiling;
 pub mod clock;

@@ -77,22 +77,23 @@ pub struct StoreConfig {
     pub database_url: SecretUrl,
 
     /// The most connections that this process opens to Postgres; where it serves
-    /// the API, a quarter of them for what people read.
+    /// the API, three of eight for what people read.
     #[arg(long, env = "PACELINE_DATABASE_CONNECTIONS", value_name = "N")]
     #[arg(default_value_t = 16, value_parser = clap::value_parser!(u32).range(2..=500))]
     pub database_connections: u32,
 }
 
-/// Of the connections of a process that serves the API, one in so many is for
-/// what people read.
-const FOR_READING: u32 = 4;
+/// Of the connections of a process that serves the API, so many of how many are for
+/// what people read: two parts of reads and one of reports.
+const FOR_READING: [u32; 2] = [3, 8];
 
 impl StoreConfig {
     /// The same store twice, for a process that serves the API: what it lives by,
     /// and what people read.
     #[must_use]
     pub fn divided(&self) -> [Self; 2] {
-        let for_reading = (self.database_connections / FOR_READING).max(1);
+        let [part, of] = FOR_READING;
+        let for_reading = (self.database_connections * part / of).max(1);
         let rest = self.database_connections.saturating_sub(for_reading).max(1);
         [rest, for_reading].map(|database_connections| Self {
             database_connections,

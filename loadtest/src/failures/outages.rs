@@ -134,6 +134,7 @@ pub(super) const ROWS: [Row; 23] = [
         exercised: &[
             Test("what_is_committed_behind_the_cursor_is_found"),
             Test("a_stalled_standby_loses_no_event"),
+            Test("what_was_committed_late_is_woken_counted_and_said"),
             Chaos("late-commit"),
         ],
     },

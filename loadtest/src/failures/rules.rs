@@ -3,7 +3,7 @@
 use super::By::{Cast, Chaos, Nothing, Test};
 use super::Row;
 
-pub(super) const ROWS: [Row; 21] = [
+pub(super) const ROWS: [Row; 22] = [
     Row {
         fault: "A limit is lowered while permits are out",
         mechanism: "the change locks the destination and moves its permits back before it enters history",
@@ -158,6 +158,17 @@ pub(super) const ROWS: [Row; 21] = [
             Test("an_event_that_reached_another_tenants_destination_is_found"),
             Cast("noisy 0"),
             Cast("quiet"),
+        ],
+    },
+    Row {
+        fault: "Tenants read all that they can, and their reads hang",
+        mechanism: "a tenant gets another connection for reading while it has fewer than are free, and \
+            one that comes free is for whoever has fewest; events and sign-in have others",
+        residue: "their own other reads wait, and are refused beyond their line",
+        exercised: &[
+            Test("reads_that_hang_hold_up_no_events_and_no_sign_in"),
+            Test("two_that_want_all_leave_a_place_for_a_third"),
+            Test("whoever_has_none_finds_any_place_that_is_free"),
         ],
     },
     Row {

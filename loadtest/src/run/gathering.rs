@@ -200,44 +200,114 @@ fn rates(evidence: &Evidence, deliveries: &Deliveries, metrics: &mut Metrics) {
     }
 }
 
-/// Where nothing but Paceline decides when something is delivered: how long it did
-/// nothing, and how long the last few waited for their turn.
+/// Where nothing but Paceline and a limit that stays decides when something is delivered:
+/// how long it did nothing although something waited that the limit did not hold; and of
+/// an unlimited load, how long the last few waited for their turn.
 fn stalls(evidence: &Evidence, deliveries: &Deliveries, metrics: &mut Metrics) {
     let settings = &evidence.settings;
-    let is_free = settings.limit == Limit::Unlimited && settings.limit_then.is_none();
-    if !is_free || matches!(settings.shape, Shape::Failing | Shape::Slow) {
+    let changes = settings.limit_then.is_some() || settings.shape == Shape::LimitChange;
+    if changes || matches!(settings.shape, Shape::Failing | Shape::Slow) {
         return;
     }
     let both = evidence.sent.iter().zip(&deliveries.first_us);
-    let mut waits: Vec<(i64, i64)> = both
+    let mut waits: Vec<Wait> = both
         .filter(|(sent, _)| sent.accepted_us > 0)
-        .filter_map(|(sent, first)| Some((sent.accepted_us, (*first)?)))
+        .filter_map(|(sent, first)| {
+            Some(Wait {
+                destination: sent.destination,
+                accepted_us: sent.accepted_us,
+                first_us: (*first)?,
+            })
+        })
         .collect();
-    waits.sort_unstable_by_key(|(_, first)| *first);
+    waits.sort_unstable_by_key(|one| one.first_us);
+    let held = Held::of(evidence);
     let mut stalled_us = 0;
     for (at, pair) in waits.windows(2).enumerate() {
-        let (from, to) = (pair[0].1, pair[1].1);
-        // Of what came after the gap, something was there before it.
-        let waited = || {
-            waits[at + 1..]
-                .iter()
-                .any(|(accepted, _)| *accepted <= from)
-        };
-        if to - from >= SECOND_US && waited() {
-            stalled_us += to - from;
+        let (from, to) = (pair[0].first_us, pair[1].first_us);
+        if to - from < SECOND_US {
+            continue;
+        }
+        // What comes after the gap could have gone since it was there and was not held.
+        let since = |one: &Wait| one.accepted_us.max(held.until(one.destination, from));
+        let since = waits[at + 1..].iter().map(since).min();
+        let idle = to - since.unwrap_or(to).max(from);
+        if idle >= SECOND_US {
+            stalled_us += idle;
         }
     }
-    set(
-        metrics,
-        "stalled_seconds",
-        stalled_us as f64 / SECOND_US as f64,
-    );
+    let seconds = stalled_us as f64 / SECOND_US as f64;
+    set(metrics, "stalled_seconds", seconds);
+    if settings.limit == Limit::Unlimited {
+        stragglers(evidence, &waits, metrics);
+    }
+}
+
+fn stragglers(evidence: &Evidence, waits: &[Wait], metrics: &mut Metrics) {
     let ended_us = evidence.load_us.1;
-    let late = waits.partition_point(|(_, first)| *first <= ended_us);
+    let late = waits.partition_point(|one| one.first_us <= ended_us);
     let rest = &waits[late..];
-    if let (Some((_, last)), Some((_, most))) = (rest.last(), rest.get(rest.len() * 99 / 100)) {
-        let seconds = (last - most) as f64 / SECOND_US as f64;
+    if let (Some(last), Some(most)) = (rest.last(), rest.get(rest.len() * 99 / 100)) {
+        let seconds = (last.first_us - most.first_us) as f64 / SECOND_US as f64;
         set(metrics, "stragglers_seconds", seconds);
+    }
+}
+
+/// An event that was accepted, and when it arrived first.
+struct Wait {
+    destination: u32,
+    accepted_us: i64,
+    first_us: i64,
+}
+
+/// How long the limit holds each destination.
+struct Held {
+    /// How many requests it lets through in how long; `None` if there is no limit.
+    limit: Option<(usize, i64)>,
+    /// Of each destination, in order.
+    arrivals_us: BTreeMap<u32, Vec<i64>>,
+}
+
+/// Of a limit's period, in percent: what its margin and its coarse buckets may cost.
+const MARGIN_PERCENT: i64 = 2;
+
+impl Held {
+    fn of(evidence: &Evidence) -> Self {
+        let Limit::Per(max, period) = evidence.settings.limit else {
+            return Self {
+                limit: None,
+                arrivals_us: BTreeMap::new(),
+            };
+        };
+        let mut arrivals_us: BTreeMap<u32, Vec<i64>> = BTreeMap::new();
+        for one in &evidence.arrivals {
+            let of_destination = arrivals_us.entry(one.destination()).or_default();
+            of_destination.push(one.at_us);
+        }
+        let period_us = period.duration().as_secs() as i64 * SECOND_US;
+        let window_us = period_us + period_us * MARGIN_PERCENT / 100;
+        Self {
+            limit: Some((max as usize, window_us)),
+            arrivals_us,
+        }
+    }
+
+    /// Until when it may have to wait by what has arrived there up to `at_us`, if nothing
+    /// else does.
+    fn until(&self, destination: u32, at_us: i64) -> i64 {
+        let Some((max, window_us)) = self.limit else {
+            return at_us;
+        };
+        let arrivals = self.arrivals_us.get(&destination);
+        let arrivals = arrivals.map_or(&[][..], Vec::as_slice);
+        let before = arrivals.partition_point(|one| *one <= at_us);
+        match before
+            .checked_sub(max)
+            .and_then(|first| arrivals.get(first))
+        {
+            Some(first) => first + window_us,
+            None => at_us,
+        }
     }
 }
 

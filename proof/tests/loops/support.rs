@@ -7,6 +7,7 @@ mod schedule;
 mod script;
 mod sender;
 mod store;
+mod warned;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,6 +30,7 @@ pub(crate) use sender::{FakeSender, answer};
 pub(crate) use store::{
     FakeStore, T0, corrupt, decided, decided_failing, member, started, store_away,
 };
+pub(crate) use warned::Warned;
 
 /// Longer than any test.
 pub(crate) const FOREVER: Duration = Duration::from_secs(1_000_000);

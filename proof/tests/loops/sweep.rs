@@ -7,7 +7,7 @@ use engine::sweep::{SweepLoop, SweepOptions};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use crate::support::{Event, World, destination, schedule_away, store_away};
+use crate::support::{Counted, Event, Warned, World, destination, schedule_away, store_away};
 
 fn sweep(world: &World) -> SweepLoop {
     let (store, schedule) = (world.store.clone(), world.schedule.clone());
@@ -118,6 +118,33 @@ async fn what_is_due_is_woken_below_its_floor() {
         world.journal.woken(),
         [Wake::unblocked(destination(1)), retry]
     );
+}
+
+/// An event whose commit came so late that admission had passed it: its destination is
+/// woken, and operators can see that it happened.
+#[tokio::test(start_paused = true)]
+async fn what_was_committed_late_is_woken_counted_and_said() {
+    let (counted, warned, world) = (Counted::default(), Warned::default(), World::new());
+    let (_counting, _listening) = (counted.begin(), warned.begin());
+    sweep(&world).tick().await.unwrap();
+    assert_eq!(counted.of("paceline_late_commits_total"), []);
+    assert_eq!(warned.said(), Vec::<String>::new());
+    world.store.sweep.answers(|_| {
+        Ok(SweepPage {
+            wakes: vec![Wake::now(destination(1)), Wake::now(destination(2))],
+            late: 2,
+            ..SweepPage::default()
+        })
+    });
+    sweep(&world).tick().await.unwrap();
+    let woken = [1, 2].map(|number| Wake::unblocked(destination(number)));
+    assert_eq!(world.journal.woken(), woken);
+    let late = counted.of("paceline_late_commits_total");
+    assert_eq!(late, [(String::new(), 2)]);
+    let said = warned.said();
+    assert_eq!(said.len(), 1, "{said:?}");
+    assert!(said[0].contains("destinations=2 "), "{said:?}");
+    assert!(said[0].contains("committed so late"), "{said:?}");
 }
 
 #[tokio::test(start_paused = true)]

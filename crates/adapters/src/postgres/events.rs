@@ -99,13 +99,8 @@ pub(super) async fn event(
         select ",
         attempt_columns!(),
         "
-        from (
-            select * from ledger_of($1) l
-            union all
-            select * from deliveries_of($1) d
-        ) a
-        order by a.id + 0 desc
-        limit $2"
+        from newest_of($1, 9223372036854775807, $2) a
+        order by a.id desc"
     ))
     .bind(id.0)
     .bind(MAX_ATTEMPTS)

@@ -67,21 +67,16 @@ fn newest_of_places() -> String {
 }
 
 /// The newest before `$3` of the events `$2`, of which there is one, at the place `$12` or
-/// at any: to whom each went is no matter here.
+/// at any: of one event all are examined, wherever they went.
 fn newest_of_event() -> String {
     format!(
         "-- find_attempts: what is examined of one event
-    select o.id as place, x.id, {WANTED}
-    from unnest($2::uuid[]) o (id) cross join lateral (
-        select a.id, a.event_id, a.state, a.status, a.created_at from (
-            select * from ledger_of(o.id) l
-            union all
-            select * from deliveries_of(o.id) d
-        ) a
-        where a.tenant_id = $1 and a.id < $3 and ($12::uuid is null or a.destination_id = $12)
-            and exists (select from events e where e.id = o.id and e.day = event_day(o.id))
-        order by a.id + 0 desc limit $4
-    ) x"
+    select o.id as place, x.id, ($12::uuid is null or x.destination_id = $12) and {WANTED}
+    from unnest($2::uuid[]) o (id) cross join lateral newest_of(o.id, $3, $4) x
+    where exists (
+        select from events e
+        where e.id = o.id and e.day = event_day(o.id) and e.tenant_id = $1
+    )"
     )
 }
 

@@ -19,7 +19,7 @@ const PLACES: &str = "
     select id from destinations where tenant_id = ?1 and (?2 is null or id = ?2) limit ?3";
 
 /// The ids of the newest attempts of an event (`?1`) before one of them (`?2`), as many as
-/// `?3` of them, for as long as it is kept.
+/// `?3` of them, for as long as it is kept, if it is this tenant's (`?11`).
 const OF_EVENT: &str = "
     select * from (
         select * from (
@@ -32,7 +32,7 @@ const OF_EVENT: &str = "
             where event_id = ?1 and id < ?2 order by id desc limit ?3
         )
     )
-    where exists (select 1 from events e where e.id = ?1)
+    where exists (select 1 from events e where e.id = ?1 and e.tenant_id = ?11)
     order by id desc limit ?3";
 
 /// Those of one place, or of one event: which of them are looked for.

@@ -3,7 +3,10 @@
 use adapters::postgres::PostgresStore;
 use domain::ids::{AttemptId, DestinationId};
 use domain::time::Timestamp;
-use engine::ports::{Catalog, DEFAULT_TENANT, LedgerPosition, Tenants};
+use engine::ports::{
+    AttemptFilter, Catalog, DEFAULT_TENANT, LedgerPosition, MAX_ATTEMPTS_EXAMINED, Overview, Store,
+    Tenants,
+};
 
 use crate::database::{Database, per_second};
 
@@ -124,6 +127,71 @@ async fn a_page_of_what_waits_costs_the_same_whatever_waits() {
     retries(2_000).await;
     let few = pages().await;
     retries(48_000).await;
+    let many = pages().await;
+    assert!(few > 50, "the counters count: {few}");
+    assert!(many <= few + few / 2, "{few}, then {many}");
+}
+
+/// The newest thousand on an event's page, and a search that examines its five thousand: of
+/// fifteen thousand attempts, and of sixty thousand. A third each are first attempts, of
+/// which the event has the ids, retries that are over, and others that wait.
+#[tokio::test]
+async fn the_newest_of_an_event_cost_the_same_whatever_it_has() {
+    let database = Database::create().await;
+    let of = database.destination(per_second(1)).await;
+    let event = database.event(of);
+    let id = event.id;
+    database.store.accept_events(&[event]).await.unwrap();
+    let more = async |count| {
+        let whose = format!("'{id}', '{of}', '{DEFAULT_TENANT}'");
+        let columns = "event_id, destination_id, tenant_id, due_at";
+        let over = format!("{columns}, state, claimed_at, started_at, finished_at");
+        database
+            .sql(&format!(
+                "with firsts as (
+                    insert into attempts ({over})
+                    select {whose}, null, 'succeeded', at, at, at
+                    from (select clock_timestamp() as at) n, generate_series(1, {count})
+                    returning id
+                )
+                update events set deliveries = deliveries || (select array_agg(id) from firsts)
+                where id = '{id}';
+                insert into attempts ({over})
+                select {whose}, at, 'succeeded', at, at, at
+                from (select clock_timestamp() as at) n, generate_series(1, {count});
+                insert into attempts ({columns})
+                select {whose}, clock_timestamp() from generate_series(1, {count})"
+            ))
+            .await;
+        database.sql("vacuum analyze attempts").await;
+        database.sql("vacuum analyze events").await;
+    };
+    let pages = async || {
+        let looks = async |store: PostgresStore| {
+            let (_, attempts) = store.event(DEFAULT_TENANT, id).await.unwrap();
+            assert_eq!(attempts.len(), 1_000);
+            let filter = AttemptFilter {
+                text: Some(id.to_string()),
+                ..AttemptFilter::default()
+            };
+            let page = store.find_attempts(DEFAULT_TENANT, &filter, None, 50).await;
+            assert_eq!(page.unwrap().attempts.len(), 50);
+            // To where nothing went: all that it examines, and where to go on.
+            let nowhere = AttemptFilter {
+                destination: Some(DestinationId(database.id())),
+                ..filter
+            };
+            let page = store
+                .find_attempts(DEFAULT_TENANT, &nowhere, None, 50)
+                .await;
+            let page = page.unwrap();
+            assert!(page.attempts.is_empty() && page.next.is_some());
+        };
+        database.pages_of(looks).await
+    };
+    more(MAX_ATTEMPTS_EXAMINED).await;
+    let few = pages().await;
+    more(3 * MAX_ATTEMPTS_EXAMINED).await;
     let many = pages().await;
     assert!(few > 50, "the counters count: {few}");
     assert!(many <= few + few / 2, "{few}, then {many}");

@@ -6,15 +6,17 @@ use std::time::Duration;
 
 use adapters::postgres::{PostgresOptions, PostgresStore};
 use contract::store::World;
-use domain::attempt::OutcomeKind;
+use domain::attempt::{AttemptState, OutcomeKind};
 use domain::handshake::{Answer, Handshake};
 use domain::ids::{NoticeAddressId, SecretId, WorkerId};
+use domain::margin::Spread;
 use domain::notices::NoticeForm;
 use domain::operations::OperationalScope;
 use domain::permit::Permit;
 use engine::ports::{
     Catalog, ClaimAnswer, DEFAULT_TENANT, Deferral, Handshakes, Heartbeat, NewNoticeAddress,
-    NextTry, Notices, Operations, OperationsBook, Outcome, Recorded, Store, TokenBook, TokenNote,
+    NextTry, Notices, Operations, OperationsBook, Outcome, ReapRules, Recorded, SendReport, Store,
+    TokenBook, TokenNote, TraceBook,
 };
 
 use crate::contract::world_of;
@@ -151,8 +153,7 @@ async fn a_worker_needs_no_more_than_its_grants() {
     let store = worker_of(&database).await;
     store.ready().await.unwrap();
     let worker = WorkerId(world.id());
-    let heartbeat = Heartbeat { worker, places: 64 };
-    store.heartbeat(&heartbeat).await.unwrap();
+    lives(&store, worker).await;
 
     let destination = world.destination().unlimited().create().await;
     assert_eq!(store.targets(&[destination]).await.unwrap().len(), 1);
@@ -177,6 +178,162 @@ async fn a_worker_needs_no_more_than_its_grants() {
     store.heartbeat(&retired).await.unwrap();
 }
 
+async fn lives(store: &PostgresStore, worker: WorkerId) {
+    let heartbeat = Heartbeat { worker, places: 64 };
+    store.heartbeat(&heartbeat).await.unwrap();
+}
+
+/// Three events in one request, whose send is reported before its answer.
+async fn batch(world: &World, store: &PostgresStore, worker: WorkerId) {
+    let destination = world.destination().unlimited().create().await;
+    let batches = "update destinations
+        set batch_max_events = 3, batch_max_bytes = 1000000, batch_max_wait_ms = 60000";
+    world
+        .sql(&format!("{batches} where id = '{destination}'"))
+        .await;
+    world.accept(destination, 3).await;
+    let permits = world.admit(destination).await;
+    lives(store, worker).await;
+    let claims = store.claim_batches(worker, &permits).await.unwrap();
+    let [ClaimAnswer::Started(start)] = &claims.answers[..] else {
+        panic!("one batch: {:?}", claims.answers);
+    };
+    assert_eq!(start.members.len(), 3);
+    let sent = SendReport {
+        attempt: permits[0].attempt,
+        number: permits[0].number,
+        destination,
+        sent_after: Duration::from_millis(1),
+    };
+    store.report_sends(worker, &[sent]).await.unwrap();
+    let traced = store.traces(&[permits[0].attempt]).await.unwrap();
+    assert!(traced.is_empty(), "nobody traces");
+    let succeeded = world.outcome(&permits[0], OutcomeKind::Succeeded, NextTry::None);
+    let outcomes: Vec<_> = (start.members.iter())
+        .map(|member| Outcome {
+            attempt: member.attempt,
+            ..succeeded.clone()
+        })
+        .collect();
+    record(store, worker, &outcomes).await;
+    let states = world.states(destination).await;
+    assert_eq!(states, [AttemptState::Succeeded; 3]);
+}
+
+/// A limit so large that its starts are counted in buckets.
+async fn coarse(database: &Database, world: &World, store: &PostgresStore, worker: WorkerId) {
+    let destination = world.destination().per_minute(2_100).create().await;
+    world.accept(destination, 1).await;
+    let permits = world.admit(destination).await;
+    lives(store, worker).await;
+    started(store, worker, &permits).await;
+    let succeeded = world.outcome(&permits[0], OutcomeKind::Succeeded, NextTry::None);
+    record(store, worker, &[succeeded]).await;
+    let counted = "select coalesce(sum(starts), 0) from start_buckets where period = 'minute'";
+    assert_eq!(database.number(counted).await, 1);
+}
+
+/// An answer that comes when its start was given up, and a retry waits.
+async fn late(world: &World, owner: &PostgresStore, store: &PostgresStore, worker: WorkerId) {
+    let destination = world.destination().unlimited().create().await;
+    world.accept(destination, 1).await;
+    let permits = world.admit(destination).await;
+    lives(store, worker).await;
+    started(store, worker, &permits).await;
+    let rules = ReapRules {
+        heartbeat_timeout: Duration::from_secs(60),
+        start_timeout: Duration::ZERO,
+        permit_grace: Duration::from_secs(1),
+    };
+    let reaped = owner.reap(&rules, 100).await.unwrap();
+    assert_eq!(reaped.unknown_starts, 1);
+    let succeeded = world.outcome(&permits[0], OutcomeKind::Succeeded, NextTry::None);
+    record(store, worker, &[succeeded]).await;
+    let states = [AttemptState::Succeeded, AttemptState::Cancelled];
+    assert_eq!(world.states(destination).await, states);
+}
+
+#[tokio::test]
+async fn what_a_worker_does_seldom_needs_no_more_either() {
+    let database = Database::create().await;
+    let world = world_of(&database);
+    let store = worker_of(&database).await;
+    let worker = WorkerId(world.id());
+    batch(&world, &store, worker).await;
+    coarse(&database, &world, &store, worker).await;
+    late(&world, &database.store, &store, worker).await;
+    let destination = world.destination().per_second(1).create().await;
+    let spread = Spread {
+        least: Duration::from_millis(1),
+        most: Duration::from_millis(2),
+    };
+    // The first makes the row.
+    for _ in 0..2 {
+        let reported = store.report_spreads(&[(destination, spread)]).await;
+        reported.unwrap();
+    }
+}
+
+/// The first of a day sets the sequence of ids forward, and it may be a worker's.
+#[tokio::test]
+async fn the_first_attempt_of_a_day_may_be_a_retry() {
+    let database = Database::create().await;
+    let world = world_of(&database);
+    let destination = world.destination().unlimited().create().await;
+    let _store = worker_of(&database).await;
+    let mut user = database.user().await;
+    run(&mut user, "set role paceline_worker".to_owned()).await;
+    let retry = format!(
+        "insert into deliveries (event_id, destination_id, tenant_id, try_number, due_at)
+        values (gen_random_uuid(), '{destination}', '{DEFAULT_TENANT}', 2, clock_timestamp())"
+    );
+    run(&mut user, retry).await;
+    let of_today = "select count(*) from deliveries
+        where id >= first_attempt_id(utc_day(clock_timestamp() - interval '1 minute'))";
+    assert_eq!(database.number(of_today).await, 1);
+}
+
+/// Its own and what it is to deliver: of other tables it can read no column.
+#[tokio::test]
+async fn a_worker_reads_no_other_table() {
+    let database = Database::create().await;
+    let _store = worker_of(&database).await;
+    let readable: Vec<String> = sqlx::query_scalar(
+        "select c.relname::text from pg_class c
+        join pg_namespace n on n.oid = c.relnamespace
+        where n.nspname not in ('pg_catalog', 'information_schema')
+            and c.relkind in ('r', 'p', 'v', 'm', 'f')
+            and has_any_column_privilege('paceline_worker', c.oid, 'select')
+        order by c.relname::text collate \"C\"",
+    )
+    .fetch_all(&mut database.user().await)
+    .await
+    .unwrap();
+    let needed = [
+        "_sqlx_migrations",
+        "attempts",
+        "deliveries",
+        "destination_secrets",
+        "destinations",
+        "events",
+        "handshakes",
+        "health",
+        "ledger",
+        "notice_addresses",
+        "notices",
+        "operational_events",
+        "pacing",
+        "response_times",
+        "smart_history",
+        "smart_limits",
+        "start_buckets",
+        "tenants",
+        "tiers",
+        "workers",
+    ];
+    assert_eq!(readable, needed);
+}
+
 /// What a worker that was taken over would like to do.
 #[tokio::test]
 async fn what_is_no_workers_business_is_refused() {
@@ -199,6 +356,22 @@ async fn what_is_no_workers_business_is_refused() {
         "create table public.mine (id int)",
         "update tiers set limit_per_second = 1",
         "select * from sessions",
+        "select response_body from ledger",
+        "select response_body from attempts",
+        "select filter from destinations",
+        "select external_id from tenants",
+        "update deliveries set tenant_id = gen_random_uuid()",
+        "update deliveries set event_id = gen_random_uuid()",
+        "update deliveries set expires_at = null",
+        "update ledger set destination_id = gen_random_uuid()",
+        "update attempts set state = 'waiting'",
+        "delete from ledger",
+        "update pacing set first_after = 0",
+        "delete from start_buckets",
+        "update start_buckets set ends_at = ends_at + interval '1 day'",
+        "delete from limit_history",
+        "update notice_addresses set shown = 'me@example.com'",
+        "truncate deliveries",
     ] {
         let refused = sqlx::raw_sql(sqlx::AssertSqlSafe(statement.to_owned()));
         let refused = refused.execute(&mut user).await;

@@ -7,7 +7,6 @@
 //! anything out nor puts others out of their turn.
 
 use std::collections::HashMap;
-use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use domain::access::{KeyId, Scopes};
@@ -116,9 +115,7 @@ impl Gate {
             tenant: credential.tenant,
             scopes: credential.scopes,
             key: Some(id),
-            ingest_limit: (credential.ingest_per_second)
-                .and_then(NonZeroU32::new)
-                .map(IngestLimit),
+            ingest_limit: credential.ingest_per_second.and_then(IngestLimit::of),
         }))
     }
 

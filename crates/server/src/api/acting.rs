@@ -4,7 +4,6 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::num::NonZeroU32;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use domain::access::{InvalidScope, Scope, Scopes};
@@ -179,10 +178,10 @@ impl Acting {
         if tenant.deletion.is_some() {
             return Err(ServiceError::from(CatalogError::NotFound("tenant")).into());
         }
-        let limit = tenant.effective_ingest_per_second.and_then(NonZeroU32::new);
+        let limit = tenant.effective_ingest_per_second;
         let known = Known {
             tenant: tenant.id,
-            ingest_limit: limit.map(IngestLimit),
+            ingest_limit: limit.and_then(IngestLimit::of),
             asked_at,
         };
         let mut memory = self.memory();

@@ -77,7 +77,7 @@ pub struct Attempt {
 pub struct ShownAttempt {
     /// The attempt, with what was answered.
     pub attempt: Attempt,
-    /// Its request; `null` before it was sent.
+    /// Its request; `null` where it was not sent, or may not have been yet.
     pub request: Option<SentRequest>,
 }
 

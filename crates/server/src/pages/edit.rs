@@ -606,7 +606,7 @@ pub(super) async fn trial(
     }: Posted,
 ) -> Result<Redirect, Refused> {
     visitor.needs(Scope::Manage)?;
-    let service = pages.service(visitor.tenant());
+    let service = pages.service(visitor.home()).looking_at(visitor.tenant());
     let event = service.try_destination(parsed(&id)?, fields.get("type"));
     let event = event.await?;
     // Nothing is changed any more.

@@ -75,7 +75,7 @@ impl From<ServiceError> for Refused {
                 let words = "Too many pages of this tenant are being read. Try again in a moment.";
                 Self::new(StatusCode::TOO_MANY_REQUESTS, words)
             }
-            ServiceError::TooManyChanges { .. } => Self::new(
+            ServiceError::TooManyChanges { .. } | ServiceError::TooFast { .. } => Self::new(
                 StatusCode::TOO_MANY_REQUESTS,
                 format!("There were {error}."),
             ),

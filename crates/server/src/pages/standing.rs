@@ -131,14 +131,13 @@ async fn with_health(
 ) -> Result<Vec<Standing>, Refused> {
     let ids: Vec<_> = destinations.iter().map(|one| one.id).collect();
     let parts = &pages.0;
-    let (fleet, surveyed, glances, outcomes, backlogs, health) = tokio::try_join!(
-        async { Ok::<_, Refused>(parts.store.fleet().await?) },
-        async { Ok(parts.survey.survey_standings(&ids).await?) },
-        async { Ok(parts.overview.glance(&ids).await?) },
-        async { Ok(parts.tallies.outcomes(&ids).await?) },
-        async { Ok(parts.catalog.backlogs(&ids, COUNTED).await?) },
-        health,
-    )?;
+    // One after the other: whoever has a place among those who read has one connection.
+    let fleet = parts.store.fleet().await?;
+    let surveyed = parts.survey.survey_standings(&ids).await?;
+    let glances = parts.overview.glance(&ids).await?;
+    let outcomes = parts.tallies.outcomes(&ids).await?;
+    let backlogs = parts.catalog.backlogs(&ids, COUNTED).await?;
+    let health = health.await?;
     let surveyed: HashMap<_, _> = (surveyed.into_iter())
         .map(|one| (one.destination, one))
         .collect();

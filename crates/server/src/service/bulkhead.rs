@@ -1,15 +1,15 @@
-//! A bulkhead: places for work of one kind, of which one tenant has a share.
+//! A bulkhead: places for work of one kind, which tenants share by turns
+//! (`domain::bulkhead`).
 //!
-//! Whoever wants more than his share waits in a line of his own, and not for
-//! long: beyond its end he is told to come again. So in the line of all there are
-//! never more of one tenant than he has places, and another one's turn comes
-//! after these. Whoever goes away while he waits has left the line.
+//! Whoever finds no place waits in his tenant's line: beyond its end he is told to come
+//! again. Whoever goes away while he waits has left the line.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use domain::bulkhead::{Lines, Ticket};
 use domain::ids::TenantId;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::oneshot;
 
 use super::ServiceError;
 
@@ -20,10 +20,8 @@ pub struct Places {
     pub of: &'static str,
     /// For all tenants.
     pub all: usize,
-    /// For one.
+    /// How many of one tenant may work or wait.
     pub of_one: usize,
-    /// How many more of one tenant may wait.
-    pub waiting: usize,
 }
 
 /// Places, and those who wait for them; cheap to clone.
@@ -32,23 +30,19 @@ pub struct Bulkhead(Arc<Inner>);
 
 struct Inner {
     places: Places,
-    all: Arc<Semaphore>,
-    tenants: Mutex<HashMap<TenantId, Line>>,
+    state: Mutex<State>,
 }
 
-/// One tenant's, for as long as he has somebody here.
-struct Line {
-    own: Arc<Semaphore>,
-    /// Who works or waits.
-    here: usize,
+struct State {
+    lines: Lines,
+    /// Those who wait, and how each is called.
+    calls: HashMap<Ticket, oneshot::Sender<()>>,
 }
 
-/// A place, until it is dropped.
+/// A place, or one in the line, until it is dropped.
 pub struct Place {
-    _all: OwnedSemaphorePermit,
-    _own: OwnedSemaphorePermit,
-    /// The last: the line goes after the places in it.
-    _here: Here,
+    bulkhead: Bulkhead,
+    ticket: Ticket,
 }
 
 impl std::fmt::Debug for Place {
@@ -57,70 +51,70 @@ impl std::fmt::Debug for Place {
     }
 }
 
-/// Somebody who works or waits.
-struct Here {
-    bulkhead: Bulkhead,
-    tenant: TenantId,
-}
-
 impl Bulkhead {
     /// With so many places.
     #[must_use]
     pub fn new(places: Places) -> Self {
+        let state = State {
+            lines: Lines::new(places.all, places.of_one),
+            calls: HashMap::new(),
+        };
         Self(Arc::new(Inner {
-            all: Arc::new(Semaphore::new(places.all)),
             places,
-            tenants: Mutex::default(),
+            state: Mutex::new(state),
         }))
     }
 
     /// A place, as soon as it is this tenant's turn; may be dropped while it
     /// waits.
     pub async fn enter(&self, tenant: TenantId) -> Result<Place, ServiceError> {
-        let places = &self.0.places;
-        let (here, own) = {
-            let mut tenants = self.tenants();
-            let line = tenants.entry(tenant).or_insert_with(|| Line {
-                own: Arc::new(Semaphore::new(places.of_one)),
-                here: 0,
-            });
-            if line.here >= places.of_one + places.waiting {
-                return Err(ServiceError::Busy(format!(
-                    "there are {} {} of this tenant already",
-                    line.here, places.of
-                )));
-            }
-            line.here += 1;
-            let here = Here {
-                bulkhead: self.clone(),
-                tenant,
-            };
-            (here, Arc::clone(&line.own))
-        };
-        let closed = |_closed| ServiceError::Internal("a bulkhead was closed".to_owned());
-        let own = own.acquire_owned().await.map_err(closed)?;
-        let all = Arc::clone(&self.0.all).acquire_owned().await;
-        Ok(Place {
-            _all: all.map_err(closed)?,
-            _own: own,
-            _here: here,
-        })
+        let (place, called) = self.join(tenant)?;
+        (called.await)
+            .map_err(|_closed| ServiceError::Internal("a bulkhead was closed".to_owned()))?;
+        Ok(place)
     }
 
-    fn tenants(&self) -> MutexGuard<'_, HashMap<TenantId, Line>> {
-        (self.0.tenants.lock()).unwrap_or_else(PoisonError::into_inner)
+    fn join(&self, tenant: TenantId) -> Result<(Place, oneshot::Receiver<()>), ServiceError> {
+        let mut state = self.state();
+        let Some(ticket) = state.lines.join(tenant) else {
+            let Places { of, of_one, .. } = self.0.places;
+            return Err(ServiceError::Busy(format!(
+                "there are {of_one} {of} of this tenant already"
+            )));
+        };
+        let (call, called) = oneshot::channel();
+        state.calls.insert(ticket, call);
+        state.serve();
+        let place = Place {
+            bulkhead: self.clone(),
+            ticket,
+        };
+        Ok((place, called))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        (self.0.state.lock()).unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for Here {
-    fn drop(&mut self) {
-        let mut tenants = self.bulkhead.tenants();
-        if let Some(line) = tenants.get_mut(&self.tenant) {
-            line.here -= 1;
-            if line.here == 0 {
-                tenants.remove(&self.tenant);
+impl State {
+    /// Calls those whose turn it is.
+    fn serve(&mut self) {
+        while let Some(ticket) = self.lines.serve() {
+            if let Some(call) = self.calls.remove(&ticket) {
+                // Whoever goes away at this moment drops his place himself.
+                let _ = call.send(());
             }
         }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut state = self.bulkhead.state();
+        state.lines.leave(self.ticket);
+        state.calls.remove(&self.ticket);
+        state.serve();
     }
 }
 
@@ -138,9 +132,8 @@ mod tests {
     fn bulkhead() -> Bulkhead {
         Bulkhead::new(Places {
             of: "reports",
-            all: 3,
-            of_one: 2,
-            waiting: 2,
+            all: 4,
+            of_one: 4,
         })
     }
 
@@ -165,32 +158,25 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_line_of_all_has_no_more_of_one_than_his_share() {
+    async fn a_place_that_came_to_one_who_has_gone_is_the_next_ones() {
         let bulkhead = bulkhead();
-        let held = [
-            bulkhead.enter(tenant(1)).await.unwrap(),
-            bulkhead.enter(tenant(2)).await.unwrap(),
-            bulkhead.enter(tenant(2)).await.unwrap(),
-        ];
-        // Four of a tenant come before one of another.
-        let mut crowd: Vec<_> = (0..4)
-            .map(|_| Box::pin(bulkhead.enter(tenant(3))))
-            .collect();
-        for one in &mut crowd {
-            assert!(one.as_mut().now_or_never().is_none());
+        let mut held = Vec::new();
+        while let Some(place) = bulkhead.enter(tenant(1)).now_or_never() {
+            held.push(place.unwrap());
         }
-        let mut other = Box::pin(bulkhead.enter(tenant(4)));
-        assert!(other.as_mut().now_or_never().is_none());
+        let mut gone = Box::pin(bulkhead.enter(tenant(1)));
+        let mut next = Box::pin(bulkhead.enter(tenant(1)));
+        assert!(gone.as_mut().now_or_never().is_none());
+        assert!(next.as_mut().now_or_never().is_none());
+        held.pop();
+        // It was called, and has not looked.
+        drop(gone);
+        assert!(next.as_mut().now_or_never().is_some());
         drop(held);
-        // Three places: two are the crowd's, which keeps them.
-        let kept: Vec<_> = (crowd.iter_mut())
-            .filter_map(|one| one.as_mut().now_or_never())
-            .collect();
-        assert_eq!(kept.len(), 2);
-        assert!(other.as_mut().now_or_never().is_some());
-        drop((kept, crowd));
-        drop(other);
-        assert!(bulkhead.tenants().is_empty(), "nobody is remembered");
-        assert_eq!(bulkhead.0.all.available_permits(), 3);
+        let all = (1..5).map(|id| bulkhead.enter(tenant(id)).now_or_never());
+        let all: Vec<_> = all.collect();
+        assert!(all.iter().all(Option::is_some), "no place was lost");
+        drop((next, all));
+        assert!(bulkhead.state().calls.is_empty(), "nobody is remembered");
     }
 }

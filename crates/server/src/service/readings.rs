@@ -1,6 +1,6 @@
-//! What is read for people, apart from what the installation lives by: bounded
-//! per tenant, and through connections that ingest and sign-in do not share. What people
-//! change goes through those that ingest has, and is bounded here as well.
+//! What is read for people, apart from what the installation lives by: shared between
+//! tenants by turns, and through connections that ingest and sign-in do not share. What
+//! people change goes through those that ingest has, and is shared here as well.
 
 use std::sync::Arc;
 
@@ -10,20 +10,26 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use super::ServiceError;
 use super::bulkhead::{Bulkhead, Place, Places};
 
-/// Who waits for his turn to read a list or a single thing, of one tenant: as many
-/// as a browser with all its streams, and a program with some threads, have.
-const READS_WAITING: usize = 62;
+/// Who reads, or waits for his turn to read, a list or a single thing, of one tenant: as
+/// many as a browser with all its streams, and a program with some threads, have. So many
+/// change something as well.
+const OF_ONE: usize = 64;
 
-/// Reads of one tenant that go on however few the connections are.
-const LEAST_READS: usize = 2;
+/// Reads that go on however few the connections are: two of one tenant.
+const LEAST_READS: usize = 4;
 
-/// Reports, plans and standings: seconds of work, and memory.
-const REPORTS: Places = Places {
-    of: "reports, plans or standings",
-    all: 4,
-    of_one: 2,
-    waiting: 2,
-};
+/// Changes that go on however few the connections are.
+const LEAST_CHANGES: usize = 2;
+
+/// Reports, plans and standings, which are seconds of work, and memory: those of one
+/// tenant that are made or wait.
+const REPORTS_OF_ONE: usize = 4;
+
+/// The fewest and the most reports that are made at once.
+const REPORTS: [usize; 2] = [2, 4];
+
+/// One connection in so many is for reports.
+const FOR_REPORTS: usize = 3;
 
 /// The places of one process.
 #[derive(Clone)]
@@ -34,27 +40,33 @@ pub struct Readings {
 }
 
 impl Readings {
-    /// Over a store that answers so many reads at once. One tenant has half of
-    /// them; in all there are more reads than that at work, since pages think, too.
+    /// Over a store that answers so many reads at once. A place is a connection: reads
+    /// and reports have theirs apart, so that whoever gets a place waits for none, but
+    /// where connections are fewer than the least.
     #[must_use]
     pub fn new(at_once: u32) -> Self {
         let at_once = at_once as usize;
+        let [least, most] = REPORTS;
+        let reports = (at_once / FOR_REPORTS).clamp(least, most);
+        let rest = at_once.saturating_sub(reports);
         Self {
             reads: Bulkhead::new(Places {
                 of: "reads",
-                all: (4 * at_once).max(4 * LEAST_READS),
-                of_one: (at_once / 2).max(LEAST_READS),
-                waiting: READS_WAITING,
+                all: rest.max(LEAST_READS),
+                of_one: OF_ONE,
             }),
-            // Of the other connections, of which there are three times as many: the rest
-            // of them is for events and those who sign in.
+            // Of the other connections, of which there are more: the rest of them is for
+            // events and those who sign in.
             changes: Bulkhead::new(Places {
                 of: "changes",
-                all: at_once.max(LEAST_READS),
-                of_one: (at_once / 2).max(1),
-                waiting: READS_WAITING,
+                all: rest.max(LEAST_CHANGES),
+                of_one: OF_ONE,
             }),
-            reports: Bulkhead::new(REPORTS),
+            reports: Bulkhead::new(Places {
+                of: "reports, plans or standings",
+                all: reports,
+                of_one: REPORTS_OF_ONE,
+            }),
         }
     }
 
@@ -104,12 +116,13 @@ impl Report {
 mod tests {
     use engine::ports::DEFAULT_TENANT;
     use futures_util::FutureExt;
+    use uuid::Uuid;
 
     use super::*;
 
     #[tokio::test]
     async fn a_tenant_reads_by_half_of_the_connections() {
-        for (at_once, own) in [(1, 2), (4, 2), (25, 12)] {
+        for (at_once, own) in [(1, 2), (6, 2), (36, 16)] {
             let readings = Readings::new(at_once);
             let mut taken = Vec::new();
             while let Some(place) = readings.read(DEFAULT_TENANT).now_or_never() {
@@ -117,5 +130,26 @@ mod tests {
             }
             assert_eq!(taken.len(), own, "of {at_once}");
         }
+    }
+
+    #[tokio::test]
+    async fn reads_and_reports_together_have_no_more_places_than_connections() {
+        let readings = Readings::new(6);
+        let tenants = || (1..).map(|id| TenantId(Uuid::from_u128(id)));
+        let mut reads = Vec::new();
+        for tenant in tenants() {
+            match readings.read(tenant).now_or_never() {
+                Some(place) => reads.push(place.unwrap()),
+                None => break,
+            }
+        }
+        let mut reports = Vec::new();
+        for tenant in tenants() {
+            match readings.report(tenant).now_or_never() {
+                Some(report) => reports.push(report.unwrap()),
+                None => break,
+            }
+        }
+        assert_eq!([reads.len(), reports.len()], [4, 2]);
     }
 }

@@ -37,7 +37,7 @@ pub struct Sent {
     pub found: Requested,
     /// Where it went, as that is now; `None` once it is deleted.
     pub destination: Option<Described>,
-    /// Its headers; none before it was sent.
+    /// Its headers; none where it was not sent, or may not have been yet.
     pub headers: Vec<SentHeader>,
     /// A secret that has ended since may have signed as well.
     pub is_part: bool,
@@ -100,8 +100,11 @@ impl Service {
             Err(ServiceError::NotFound(_)) => None,
             Err(error) => return Err(error),
         };
+        let now = self.reading.overview.now().await?;
+        let attempt = &found.attempt;
+        let was_sent = attempt.state.has_left(attempt.started_at, now);
         let (mut payload, mut signature) = (None, SentSignature::Unknown("hidden"));
-        if sees == Sees::Payload && found.attempt.started_at.is_some() {
+        if sees == Sees::Payload && was_sent {
             payload = match self.payload(found.attempt.event).await {
                 Ok(payload) => Some(payload),
                 // Its time has come.
@@ -110,12 +113,16 @@ impl Service {
             };
             signature = self.sent_signature(&found).await?;
         }
-        Ok(Sent {
-            headers: headers(
+        let headers = match was_sent {
+            true => headers(
                 &found,
                 destination.as_ref(),
                 (self.signing.prefix, &signature),
             ),
+            false => Vec::new(),
+        };
+        Ok(Sent {
+            headers,
             is_part: matches!(signature, SentSignature::Part(_)),
             found,
             destination,

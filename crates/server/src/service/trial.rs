@@ -6,6 +6,7 @@ use bytes::Bytes;
 use domain::attempt::AttemptState;
 use domain::event::Timing;
 use domain::ids::{DestinationId, EventId};
+use domain::ingest_limit::IngestLimit;
 use domain::trace::Incoming;
 use engine::ports::AttemptView;
 use serde_json::json;
@@ -34,7 +35,8 @@ pub struct Trial {
 
 impl Service {
     /// Sends an event to try a destination, as any other and within its limits: the
-    /// catalogue's example of a type, or a small one of a type of its own.
+    /// catalogue's example of a type, or a small one of a type of its own. Whoever sends
+    /// it, it is handed in within the limit of the tenant that has the destination.
     pub async fn try_destination(
         &self,
         to: DestinationId,
@@ -59,7 +61,18 @@ impl Service {
             trace: Incoming::Absent,
             timing: Timing::default(),
         };
-        Ok(self.accept_event(draft).await?.id)
+        Ok(self.as_its_tenant().await?.accept_event(draft).await?.id)
+    }
+
+    /// The same, by the tenant's own limit for events: an operator's key came with
+    /// another one, and a page with none.
+    async fn as_its_tenant(&self) -> Result<Self, ServiceError> {
+        let tenant = self.tenants.tenant(self.tenant).await?;
+        let limit = tenant.effective_ingest_per_second;
+        Ok(Self {
+            ingest_limit: limit.and_then(IngestLimit::of),
+            ..self.clone()
+        })
     }
 
     /// The catalogue's of this type.

@@ -5,7 +5,7 @@ use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
 use crate::walk;
-use crate::world::{ADMIN, Answer, Tenant, World};
+use crate::world::{ADMIN, Answer, TENANTS_OWN, Tenant, World};
 
 const URL: &str = "https://example.com/customer";
 
@@ -517,4 +517,59 @@ pub(crate) async fn a_tenant_that_is_put_twice_is_one(world: &World) {
         .call(Some(ADMIN), &Method::POST, "/v1/tenants", Some(refused))
         .await;
     assert_eq!(refused.json["field"], "external_id", "{refused:?}");
+}
+
+/// Whoever sends it, by the API or by a page: within that tenant's limit for events.
+pub(crate) async fn a_trial_is_charged_to_whose_destination_it_is(world: &World) {
+    let slow = world.tenant("slow").await;
+    let tenant = format!("/v1/tenants/{}", slow.id);
+    let one = json!({"ingest_per_second": 1});
+    let changed = world.call(Some(ADMIN), &Method::PATCH, &tenant, Some(one));
+    assert_eq!(changed.await.status, StatusCode::OK);
+    let key = world.key(&slow, &TENANTS_OWN).await;
+    let path = format!("/v1/destinations/{}/test", slow.destination);
+    let tries = async |key: &str, path: &str| {
+        let trial = json!({"wait_seconds": 0});
+        let answer = world.call(Some(key), &Method::POST, path, Some(trial));
+        answer.await.status
+    };
+    assert_eq!(tries(ADMIN, &path).await, StatusCode::ACCEPTED);
+
+    // Minutes of what it may hand in.
+    let event = json!({"destination_id": slow.destination, "payload": 1});
+    let events = json!({"events": vec![event; 500]});
+    loop {
+        let answer = world.call(
+            Some(&key),
+            &Method::POST,
+            "/v1/events/batch",
+            Some(events.clone()),
+        );
+        match answer.await.status {
+            StatusCode::ACCEPTED => break,
+            status => assert_eq!(status, StatusCode::TOO_MANY_REQUESTS, "the trial's second"),
+        }
+        tokio::task::yield_now().await;
+    }
+    for whose in [key.as_str(), ADMIN] {
+        let status = tries(whose, &path).await;
+        assert_eq!(status, StatusCode::TOO_MANY_REQUESTS, "{whose}");
+    }
+    let form = format!("key={}", ADMIN.replace(' ', "+"));
+    let entered = world.page("", "/dashboard/sign-in", Some(&form)).await;
+    let page = format!("/dashboard/destinations/{}", slow.destination);
+    let shown = world.page(&entered.cookie, &page, None).await.html;
+    let token = shown.split_once("name=\"token\" value=\"");
+    let token = token.and_then(|(_, rest)| rest.split('"').next()).unwrap();
+    let form = format!("token={token}");
+    let refused = world.page(&entered.cookie, &format!("{page}/trial"), Some(&form));
+    let refused = refused.await;
+    assert_eq!(
+        refused.status,
+        StatusCode::TOO_MANY_REQUESTS,
+        "{}",
+        refused.html
+    );
+    let other = format!("/v1/destinations/{}/test", world.ours.destination);
+    assert_eq!(tries(ADMIN, &other).await, StatusCode::ACCEPTED);
 }

@@ -115,6 +115,7 @@ on_both! {
     acting::what_an_event_carries_is_for_those_who_may_see_it
     acting::events_are_listed_by_type_and_state
     acting::a_tenant_that_is_put_twice_is_one
+    acting::a_trial_is_charged_to_whose_destination_it_is
     event_types::what_a_type_hides_is_shown_to_nobody
     event_types::what_is_archived_still_hides
     event_types::customers_read_the_catalogue_on_pages

@@ -39,7 +39,8 @@ impl Place {
     pub(crate) async fn parts(&self) -> Parts {
         let store = StoreConfig {
             database_url: self.url.parse().unwrap(),
-            database_connections: 4,
+            // As by default: six are for what people read, two of them for reports.
+            database_connections: 16,
         };
         let schedule = ScheduleConfig {
             schedule_url: "in-process".parse().unwrap(),

@@ -9,6 +9,9 @@ use super::settings::environment;
 /// path of `"$user"` finds first.
 const ROLE: &str = "paceline";
 
+/// Of workers, where they have one of their own.
+const OF_WORKERS: &str = "paceline_worker";
+
 fn role_of(url: &str) -> String {
     url::Url::parse(url).expect("a URL").username().to_owned()
 }
@@ -40,13 +43,38 @@ fn manifests_and_compose_name_one_role() {
             named.push(("compose: postgres", user.clone()));
         }
         if let Value::String(url) = &settings["PACELINE_DATABASE_URL"] {
-            named.push(("compose", role_of(url)));
+            match &**service {
+                "worker" => assert_eq!(role_of(url), OF_WORKERS),
+                _ => named.push(("compose", role_of(url))),
+            }
         } else {
             assert!(!["api", "scheduler", "worker", "migrate"].contains(&&**service));
         }
     }
-    assert!(named.len() >= 14, "{named:?}");
+    assert!(named.len() >= 13, "{named:?}");
     for (place, role) in named {
         assert_eq!(role, ROLE, "{place}");
     }
+}
+
+/// It is made, and given its rights, before a worker starts.
+#[test]
+fn compose_gives_workers_a_role_of_their_own() {
+    let compose = documents(&read("compose.yaml")).remove(0);
+    let services = &compose["services"];
+    let waits = &services["worker"]["depends_on"]["grants"]["condition"];
+    assert_eq!(text(waits), "service_completed_successfully");
+    let grants = &services["grants"];
+    let after = &grants["depends_on"]["migrate"]["condition"];
+    assert_eq!(text(after), "service_completed_successfully");
+    let command = grants["command"].as_array().expect("a list");
+    let says = |part: &str| command.iter().any(|word| text(word).contains(part));
+    assert!(says(&format!("create role {OF_WORKERS} ")));
+    let mounted = text(&grants["volumes"][0]).split(':').collect::<Vec<_>>();
+    let [from, to, "ro"] = mounted[..] else {
+        panic!("{mounted:?}");
+    };
+    assert!(says(&format!("--file={to}")));
+    let rights = read(from.trim_start_matches("./"));
+    assert!(rights.contains(&format!("to {OF_WORKERS};")));
 }

@@ -28,6 +28,7 @@ mod operations;
 mod process;
 mod profiles;
 mod secrets;
+mod sent;
 mod sharded;
 mod signatures;
 mod smart_delivery;

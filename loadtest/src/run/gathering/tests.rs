@@ -141,6 +141,54 @@ fn latencies_are_from_accepted_to_the_first_byte() {
     close(&report, "start_p99_ms", 3.0);
 }
 
+/// Of events at their destinations, which were accepted and arrived at these tenths of a
+/// second.
+fn stalled(shape: Shape, limit: &str, events: &[(u32, i64, i64)]) -> Option<f64> {
+    let us = |tenths: i64| tenths * SECOND_US / 10;
+    let sent = events.iter().map(|(destination, accepted, _)| Sent {
+        destination: *destination,
+        due_us: us(*accepted),
+        sent_us: us(*accepted),
+        accepted_us: us(*accepted),
+    });
+    let arrivals = (0..).zip(events).map(|(event, (destination, _, first))| {
+        Arrival::new(us(*first), event, *destination, Answer::Taken)
+    });
+    let report = report(Evidence {
+        settings: Settings {
+            limit: limit.parse().unwrap(),
+            ..settings(shape)
+        },
+        sent: sent.collect(),
+        arrivals: arrivals.collect(),
+        ..evidence()
+    });
+    report.metric("stalled_seconds")
+}
+
+#[test]
+fn a_stall_is_what_no_limit_explains() {
+    let constant = |limit, events: &[_]| stalled(Shape::Constant, limit, events).unwrap();
+    let one_waits = [(0, 5, 10), (0, 5, 40)];
+    for (limit, expected) in [
+        ("unlimited", 3.0),
+        ("2/s", 3.0),
+        ("1/s", 1.98),
+        ("1/min", 0.0),
+    ] {
+        let seconds = constant(limit, &one_waits);
+        assert!((seconds - expected).abs() < 1e-6, "{limit}: {seconds}");
+    }
+    let comes_in_time = [(0, 5, 10), (0, 35, 40)];
+    assert!(constant("unlimited", &comes_in_time) < 1e-6);
+    // The limit holds the first destination, and not the other.
+    let another_waits = [(0, 5, 10), (0, 5, 40), (1, 20, 45)];
+    assert!((constant("1/min", &another_waits) - 2.0).abs() < 1e-6);
+    for shape in [Shape::Failing, Shape::Slow, Shape::LimitChange] {
+        assert_eq!(stalled(shape, "1/s", &one_waits), None, "{shape:?}");
+    }
+}
+
 #[test]
 fn costs_are_by_delivery_and_process() {
     let report = report(evidence());
