@@ -6,7 +6,7 @@
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
 use domain::access::Scope;
-use domain::ceiling::{Ceiling, LargerBatches};
+use domain::ceiling::LargerBatches;
 use domain::destination::DestinationState;
 use domain::ids::DestinationId;
 use domain::policy::{LimitSettings, Rate};
@@ -44,11 +44,10 @@ pub(super) async fn limits(
     let change = change(&fields)?;
     let settings = change.applied_to(destination.limits);
     (settings.validate()).map_err(|invalid| Refused::invalid(invalid.to_string()))?;
-    let ceiling = ceiling(&pages, &visitor, &destination).await?;
-    let is_above = ceiling.check(&settings).is_err();
+    let service = pages.service(visitor.tenant()).set_by(visitor.setter());
+    let is_above = service.check_limits(&destination, &settings).is_err();
     let is_asked_for = is_above && !visitor.is_operator();
     if fields.has("preview") {
-        let service = pages.service(visitor.tenant());
         // It changes nothing, and waits for a place among the reports.
         let visitor = visitor.without_place();
         let preview = preview::of(&service, &destination, (change, is_asked_for), &fields).await?;
@@ -64,23 +63,19 @@ pub(super) async fn limits(
     }
     if is_asked_for {
         let note = fields.get("note").unwrap_or_default().to_owned();
-        let service = pages.service(visitor.tenant());
         let wanted = (change, LargerBatches::default());
         service.request_limits(id, wanted, note).await?;
         return Ok(done(id, "requested"));
     }
     if is_above {
-        pages.service(visitor.tenant()).grant(id, settings).await?;
+        service.grant(id, settings).await?;
         return Ok(done(id, "limits"));
     }
     let edit = DestinationEdit {
         limits: change,
         ..DestinationEdit::default()
     };
-    pages
-        .service(visitor.tenant())
-        .change_destination(id, edit)
-        .await?;
+    service.change_destination(id, edit).await?;
     Ok(done(id, "limits"))
 }
 
@@ -156,30 +151,6 @@ fn change(fields: &Fields) -> Result<LimitsChange, Refused> {
         margin_cap: None,
         count: None,
     })
-}
-
-/// The most that the visitor sets himself, where he is no operator: the destination's
-/// ceiling, and what his tier gives where that has none.
-pub(super) async fn ceiling(
-    pages: &Pages,
-    visitor: &Visitor,
-    destination: &Destination,
-) -> Result<Ceiling, Refused> {
-    if visitor.is_operator() {
-        let has = Ceiling::of_own(&destination.limits);
-        return Ok(destination.ceiling.raised_to(has));
-    }
-    let tenancy = pages.0.app.tenancy();
-    let tenant = tenancy.tenant(visitor.tenant()).await?;
-    let tiers = tenancy.tiers().await?;
-    let tier = tiers.into_iter().find(|tier| tier.name == tenant.tier);
-    let gives = tier.map(|tier| tier.limits).unwrap_or_default();
-    let most = match destination.ceiling.is_of_limits() {
-        true => destination.ceiling,
-        false => Ceiling::of(&gives),
-    };
-    // What it has already may be of before, or granted.
-    Ok(most.raised_to(Ceiling::of_own(&destination.limits)))
 }
 
 pub(super) async fn state(

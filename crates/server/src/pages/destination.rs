@@ -234,7 +234,7 @@ pub(super) async fn page(
     let history = (pages.0.catalog)
         .limits_within(id, (Timestamp::from_micros(0), None), HISTORY)
         .await?;
-    let service = pages.service(tenant);
+    let service = pages.service(tenant).set_by(visitor.setter());
     let described = service.destination(id).await?;
     let shown = beside
         .preview
@@ -261,7 +261,7 @@ pub(super) async fn page(
         last: (beside.preview.as_ref()).map_or(preview::DEFAULT, |preview| preview.last),
         ceiling: match visitor.is_operator() {
             true => String::new(),
-            false => words::ceiling(&super::change::ceiling(pages, visitor, &destination).await?),
+            false => words::ceiling(&service.most(&destination)),
         },
         history: history.iter().rev().map(entry).collect(),
         attempts: attempts.into_iter().map(Line::from).collect(),

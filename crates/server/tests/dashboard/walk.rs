@@ -19,6 +19,7 @@ on_both! {
     a_link_opens_its_tenants_pages_and_no_more
     a_link_ends_by_itself_and_with_all_that_it_opened
     limits_go_up_to_the_ceiling_and_beyond_it_are_asked_for
+    by_link_no_tenants_limits_go_beyond_its_tier
     a_session_ends_with_its_key
     a_proxy_that_writes_another_host_leaves_the_cookie_secure
     answers_are_guarded
@@ -589,6 +590,34 @@ async fn limits_go_up_to_the_ceiling_and_beyond_it_are_asked_for(world: &World) 
     let page = world.get(&operator, "/dashboard/requests").await;
     assert!(page.text.contains("<td>11/s"), "today's: {}", page.text);
     assert_eq!(world.post(&operator, &decide, &approve).await.status, 409);
+}
+
+/// Not even those of the installation's own tenant, which its keys set as they like.
+async fn by_link_no_tenants_limits_go_beyond_its_tier(world: &World) {
+    let body = json!({"url": "https://example.com/own", "limits": {"per_second": 5}});
+    let made = world.api(ADMIN, Method::POST, "/v1/destinations", body);
+    let id = made.await["id"].as_str().unwrap().to_owned();
+    let own = engine::ports::DEFAULT_TENANT;
+    let links = format!("/v1/tenants/{own}/links");
+    let link = json!({"may_change": true});
+    let link = world.api(ADMIN, Method::POST, &links, link).await;
+    let opened = world.form(link["url"].as_str().unwrap(), None, &[]).await;
+    let guest = world.visitor(&opened).await;
+    let key = json!({"scopes": ["manage", "read"]});
+    let path = format!("/v1/tenants/{own}/keys");
+    let key = world.api(ADMIN, Method::POST, &path, key).await;
+    let owner = world.sign_in(key["key"].as_str().unwrap()).await;
+    let page = format!("/dashboard/destinations/{id}");
+    let limits = format!("{page}/limits");
+    for (visitor, most, done) in [
+        (&guest, "10", "limits"),
+        (&guest, "11", "requested"),
+        (&owner, "11", "limits"),
+    ] {
+        let set = world.post(visitor, &limits, &[("per_second", most)]).await;
+        let expected = format!("{page}?done={done}");
+        assert_eq!(set.headers["location"], expected, "{most}: {}", set.text);
+    }
 }
 
 async fn a_session_ends_with_its_key(world: &World) {
