@@ -22,7 +22,7 @@ use crate::service::{DestinationEdit, LimitsChange};
 /// Up to here, what waits is counted.
 const COUNTED: u32 = 100_000;
 
-pub(super) const NUMBERS: [&str; 6] = [
+const NUMBERS: [&str; 6] = [
     "per_second",
     "per_minute",
     "per_hour",
@@ -30,6 +30,9 @@ pub(super) const NUMBERS: [&str; 6] = [
     "burst",
     "max_in_flight",
 ];
+
+/// What else the form has.
+const OTHERS: [&str; 5] = ["shape", "unlimited", "safety_margin", "margin_cap", "count"];
 
 pub(super) async fn limits(
     State(pages): Asked,
@@ -99,7 +102,6 @@ async fn pausing(
     let id = destination.id;
     let waiting = waiting(pages, id).await?;
     let name = destination.called();
-    let names = NUMBERS.into_iter().chain(["shape"]);
     Ok(Question {
         asks: format!("Pause {name} with a limit of 0?"),
         does: vec![
@@ -110,7 +112,7 @@ async fn pausing(
             ),
         ],
         action: format!("/dashboard/destinations/{id}/limits"),
-        fields: (names.filter_map(|name| Some((name, fields.get(name)?.to_owned())))).collect(),
+        fields: again(fields),
         button: "Pause it",
         back: format!("/dashboard/destinations/{id}"),
     })
@@ -123,7 +125,7 @@ pub(super) async fn waiting(pages: &Pages, id: DestinationId) -> Result<String, 
     Ok(words::count(waiting, COUNTED))
 }
 
-/// All of the form: what is empty is cleared.
+/// All of the form: what is empty is cleared, and a box that is not ticked is off.
 fn change(fields: &Fields) -> Result<LimitsChange, Refused> {
     let mut numbers = [None; 6];
     for (number, name) in numbers.iter_mut().zip(NUMBERS) {
@@ -146,11 +148,28 @@ fn change(fields: &Fields) -> Result<LimitsChange, Refused> {
         burst,
         max_in_flight,
         shape: shape.map(Some),
-        unlimited: None,
-        safety_margin: None,
-        margin_cap: None,
-        count: None,
+        unlimited: Some(fields.has("unlimited")),
+        safety_margin: said(fields, "safety_margin", typed::decimal)?,
+        margin_cap: said(fields, "margin_cap", typed::decimal)?,
+        count: said(fields, "count", typed::count)?,
     })
+}
+
+/// Of a form that has no such field nothing is said.
+fn said<T>(
+    fields: &Fields,
+    name: &str,
+    parsed: impl Fn(&Fields, &str) -> Result<T, Refused>,
+) -> Result<Option<T>, Refused> {
+    fields.has(name).then(|| parsed(fields, name)).transpose()
+}
+
+/// What the form says of limits, to send it again.
+pub(super) fn again(fields: &Fields) -> Vec<(&'static str, String)> {
+    let names = NUMBERS.into_iter().chain(OTHERS);
+    let has = names.filter(|name| fields.has(name));
+    has.map(|name| (name, fields.text(name).to_owned()))
+        .collect()
 }
 
 pub(super) async fn state(

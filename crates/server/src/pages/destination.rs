@@ -7,6 +7,7 @@ use axum::extract::{Path, Query, State};
 use axum::response::{Html, IntoResponse, Redirect, Response};
 use domain::filter::Filter;
 use domain::ids::{AttemptId, DestinationId, TenantId};
+use domain::limit::Count;
 use domain::policy::LimitSettings;
 use domain::time::Timestamp;
 use engine::ports::{AttemptView, Destination, LimitHistory};
@@ -62,6 +63,11 @@ struct Page {
     inherits: bool,
     shape: &'static str,
     shapes: [(&'static str, &'static str); 3],
+    unlimited: bool,
+    /// How much longer its windows are.
+    margins: [Number; 2],
+    count: &'static str,
+    counts: [(&'static str, &'static str); 2],
     lasts: [preview::Last; 4],
     last: &'static str,
     ceiling: String,
@@ -257,6 +263,10 @@ pub(super) async fn page(
         inherits: shown.inherits(),
         shape: shown.shape.unwrap_or_default().as_str(),
         shapes: typed::SHAPES,
+        unlimited: shown.unlimited,
+        margins: margins(&shown),
+        count: count(&shown),
+        counts: typed::COUNTS,
         lasts: preview::LASTS,
         last: (beside.preview.as_ref()).map_or(preview::DEFAULT, |preview| preview.last),
         ceiling: match visitor.is_operator() {
@@ -284,6 +294,30 @@ async fn standing(pages: &Pages, destination: Destination) -> Result<Standing, R
     let found = standing::of(pages, destination.tenant, vec![destination]).await?;
     let one = found.into_iter().next();
     one.ok_or_else(|| Refused::not_found("destination"))
+}
+
+fn margins(limits: &LimitSettings) -> [Number; 2] {
+    let field = |name, label, part: Option<f64>| Number {
+        name,
+        label,
+        value: typed::shown(part),
+    };
+    [
+        field(
+            "safety_margin",
+            "margin, a part of the period",
+            limits.safety_margin,
+        ),
+        field("margin_cap", "at most, if measured", limits.margin_cap),
+    ]
+}
+
+/// As the form has it: that a request counts until its start need not be said.
+const fn count(limits: &LimitSettings) -> &'static str {
+    match limits.count {
+        Some(Count::Response) => Count::Response.as_str(),
+        Some(Count::Start) | None => "",
+    }
 }
 
 fn fields(limits: &LimitSettings) -> Vec<Number> {

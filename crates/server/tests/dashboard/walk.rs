@@ -20,6 +20,8 @@ on_both! {
     a_link_ends_by_itself_and_with_all_that_it_opened
     limits_go_up_to_the_ceiling_and_beyond_it_are_asked_for
     by_link_no_tenants_limits_go_beyond_its_tier
+    all_that_limits_a_destination_is_set_on_its_page
+    what_limits_a_destination_is_refused_or_asked_for_on_its_page
     a_session_ends_with_its_key
     a_proxy_that_writes_another_host_leaves_the_cookie_secure
     answers_are_guarded
@@ -618,6 +620,103 @@ async fn by_link_no_tenants_limits_go_beyond_its_tier(world: &World) {
         let expected = format!("{page}?done={done}");
         assert_eq!(set.headers["location"], expected, "{most}: {}", set.text);
     }
+}
+
+async fn all_that_limits_a_destination_is_set_on_its_page(world: &World) {
+    let (_, key, id) = world.tenant("ours", &["manage", "read"]).await;
+    let operator = world.sign_in(ADMIN).await;
+    let page = format!("/dashboard/destinations/{id}");
+    let path = format!("{page}/limits");
+    let is = async || {
+        let api = format!("/v1/destinations/{id}");
+        let now = world.api(&key, Method::GET, &api, json!({})).await;
+        let names = ["unlimited", "safety_margin", "margin_cap", "count"];
+        (
+            now["limits"]["per_second"].clone(),
+            names.map(|name| now[name].clone()),
+        )
+    };
+    let null = Value::Null;
+    for (fields, per_second, rest) in [
+        (
+            &[
+                ("unlimited", "yes"),
+                ("safety_margin", "0.02"),
+                ("margin_cap", "0.5"),
+                ("count", "response"),
+            ][..],
+            null.clone(),
+            [json!(true), json!(0.02), json!(0.5), json!("response")],
+        ),
+        // A form without these fields says nothing of them; a box that is not ticked is off.
+        (
+            &[("per_second", "5")],
+            json!(5),
+            [json!(false), json!(0.02), json!(0.5), json!("response")],
+        ),
+        (
+            &[
+                ("per_second", "5"),
+                ("safety_margin", ""),
+                ("margin_cap", ""),
+                ("count", ""),
+            ],
+            json!(5),
+            [json!(false), null.clone(), null.clone(), null.clone()],
+        ),
+    ] {
+        let set = world.post(&operator, &path, fields).await;
+        assert_eq!(set.headers["location"], format!("{page}?done=limits"));
+        assert_eq!(is().await, (per_second, rest), "{fields:?}");
+    }
+}
+
+async fn what_limits_a_destination_is_refused_or_asked_for_on_its_page(world: &World) {
+    let (_, key, id) = world.tenant("ours", &["manage", "read"]).await;
+    let operator = world.sign_in(ADMIN).await;
+    let page = format!("/dashboard/destinations/{id}");
+    let path = format!("{page}/limits");
+    for (fields, problem) in [
+        (
+            &[("safety_margin", "2")][..],
+            "safety_margin: must be between 0 and 1",
+        ),
+        (
+            &[("margin_cap", "x")],
+            "margin_cap: must be a number, or empty",
+        ),
+        (&[("count", "x")], "count: must be response, or empty"),
+        (
+            &[("per_second", "5"), ("unlimited", "yes")],
+            "unlimited: cannot stand beside a limit",
+        ),
+    ] {
+        let refused = world.post(&operator, &path, fields).await;
+        assert_eq!(refused.status, 422, "{fields:?}");
+        assert!(
+            refused.text.contains(problem),
+            "{problem}: {}",
+            refused.text
+        );
+    }
+    // As it is set, and as it is looked at before; and a customer asks for it.
+    let customer = world.sign_in(&key).await;
+    let any = [("unlimited", "yes"), ("count", "response")];
+    let preview = [&any[..], &[("preview", "1")]].concat();
+    let shown = world.post(&customer, &path, &preview).await;
+    for says in [
+        "<input type=\"hidden\" name=\"unlimited\" value=\"yes\">",
+        "<input type=\"hidden\" name=\"count\" value=\"response\">",
+        "name=\"unlimited\" value=\"yes\" checked>",
+        "<option value=\"response\" selected>",
+        "Ask for it",
+    ] {
+        assert!(shown.text.contains(says), "{says}: {}", shown.text);
+    }
+    let asked = world.post(&customer, &path, &any).await;
+    assert_eq!(asked.headers["location"], format!("{page}?done=requested"));
+    let requests = world.api(&key, Method::GET, "/v1/limit-requests", json!({}));
+    assert_eq!(requests.await["limit_requests"][0]["unlimited"], true);
 }
 
 async fn a_session_ends_with_its_key(world: &World) {
