@@ -37,6 +37,7 @@ on_both! {
     what_each_has_missed_is_counted_and_sent_again
     a_page_sends_to_so_many_destinations
     alerts_are_set_by_whose_they_are
+    destinations_are_told_by_whose_they_are
     an_alert_that_makes_no_sense_is_named
     alerts_of_others_are_out_of_reach
     a_destination_is_added_changed_and_deleted
@@ -85,6 +86,52 @@ async fn alerts_are_set_by_whose_they_are(world: &World) {
             assert!(page.contains(part), "{part}: {page}");
         }
     }
+}
+
+/// By a part of the name, as its owner or as an operator.
+async fn destinations_are_told_by_whose_they_are(world: &World) {
+    let (tenant, key, id) = world.tenant("ours", &["manage", "read"]).await;
+    let [ours, operator] = [world.sign_in(&key).await, world.sign_in(ADMIN).await];
+    let of_operator = format!("{OF_TENANTS}/{tenant}/alerts");
+    let list = async || {
+        let list = "/v1/operational-destinations";
+        let list = world.api(&key, Method::GET, list, json!({})).await;
+        list["operational_destinations"].clone()
+    };
+    for (visitor, path) in [(&ours, ALERTS), (&operator, &*of_operator)] {
+        let add = format!("{path}/destinations");
+        let fields = [("told", "OURS"), ("type_dead_letters", "on")];
+        assert_eq!(world.post(visitor, &add, &fields).await.status, 303);
+        let told = json!([{
+            "destination_id": id, "scope": "tenant", "event_types": ["dead_letters"],
+        }]);
+        assert_eq!(list().await, told, "{path}");
+        let page = world.get(visitor, path).await.text;
+        let remove = format!("{add}/{id}");
+        for part in [
+            "ours&#39;s</a></td><td>this tenant</td><td>dead_letters</td>",
+            &format!("action=\"{remove}\""),
+        ] {
+            assert!(page.contains(part), "{part}: {page}");
+        }
+        assert_eq!(world.post(visitor, &remove, &[]).await.status, 303);
+        assert_eq!(list().await, json!([]), "{path}");
+        assert_eq!(world.post(visitor, &remove, &[]).await.status, 404);
+        for (typed, problem) in [
+            (
+                "nothing of the kind",
+                "destination: there is none with this",
+            ),
+            (" ", "destination: say which is told"),
+        ] {
+            let refused = world.post(visitor, &add, &[("told", typed)]).await;
+            assert_eq!(refused.status, 422, "{path}");
+            assert!(refused.text.contains(problem), "{}", refused.text);
+        }
+    }
+    let all = [("told", "ours"), ("all_tenants", "on")];
+    let add = format!("{ALERTS}/destinations");
+    assert_eq!(world.post(&ours, &add, &all).await.status, 403);
 }
 
 async fn an_alert_that_makes_no_sense_is_named(world: &World) {
