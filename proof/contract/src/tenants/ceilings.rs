@@ -284,10 +284,11 @@ pub async fn what_a_tenant_sets_itself_is_what_its_tier_gives_where_that_has_no_
     assert_eq!(own().await, has);
     set(world, tenant, id, per_second(1)).await.unwrap();
     assert_eq!(own().await, gives);
-    let granted = world.requests.grant_limits(tenant, id, &per_second(50));
-    granted.await.unwrap();
+    let more = per_second(50);
+    let granted = world.requests.grant_limits(tenant, id, &more).await;
+    granted.unwrap();
     set(world, tenant, id, per_second(1)).await.unwrap();
-    let granted = gives.raised_to(Ceiling::of_own(&per_second(50)));
+    let granted = gives.raised_to(Ceiling::of_own(&more));
     assert_eq!(own().await, granted);
     let slow = Ceiling {
         max_in_flight: Some(5),
