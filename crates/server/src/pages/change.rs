@@ -11,8 +11,9 @@ use domain::destination::DestinationState;
 use domain::ids::DestinationId;
 use domain::policy::{LimitSettings, Rate};
 use engine::ports::Destination;
+use http::StatusCode;
 
-use super::destination::{Beside, done, page, parsed};
+use super::destination::{Beside, done, page, parsed, values};
 use super::refused::Refused;
 use super::sure::{self, Question};
 use super::visitor::{Fields, Posted, Visitor};
@@ -32,13 +33,22 @@ const NUMBERS: [&str; 6] = [
 ];
 
 /// What else the form has.
-const OTHERS: [&str; 5] = ["shape", "unlimited", "safety_margin", "margin_cap", "count"];
+const OTHERS: [&str; 6] = [
+    "shape",
+    "unlimited",
+    "safety_margin",
+    "margin_cap",
+    "count",
+    typed::WAS,
+];
 
 pub(super) async fn limits(
     State(pages): Asked,
     Path(id): Path<String>,
     Posted {
-        visitor, fields, ..
+        visitor,
+        mut fields,
+        ..
     }: Posted,
 ) -> Result<Response, Refused> {
     visitor.needs(Scope::Manage)?;
@@ -47,6 +57,15 @@ pub(super) async fn limits(
     let change = change(&fields)?;
     let settings = change.applied_to(destination.limits);
     (settings.validate()).map_err(|invalid| Refused::invalid(invalid.to_string()))?;
+    let now = values(&destination.limits);
+    if let Err(refused) = typed::unchanged(&mut fields, &now, &["unlimited"]) {
+        let beside = Beside {
+            refused: Some((settings, refused.said()?)),
+            ..Beside::default()
+        };
+        let told = page(&pages, &visitor, id, beside).await?;
+        return Ok((StatusCode::CONFLICT, told).into_response());
+    }
     let service = pages.service(visitor.tenant()).set_by(visitor.setter());
     let is_above = service.check_limits(&destination, &settings).is_err();
     let is_asked_for = is_above && !visitor.is_operator();

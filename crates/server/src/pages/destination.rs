@@ -25,7 +25,7 @@ use super::refused::Refused;
 use super::secrets::{self, OVERLAPS};
 use super::standing::{self, Standing};
 use super::typed::Number;
-use super::visitor::Visitor;
+use super::visitor::{Fields, Visitor};
 use super::words::{self, NONE};
 use super::{Asked, Pages, live, resend, statistics, typed};
 use crate::service::Described;
@@ -59,6 +59,10 @@ struct Page {
     statistics: [statistics::Line; 2],
     latency: Latency,
     size: String,
+    /// What is wrong with the limits that were typed.
+    problem: Option<String>,
+    /// With what the form of limits was filled.
+    was: String,
     limits: Vec<Number>,
     inherits: bool,
     shape: &'static str,
@@ -164,6 +168,8 @@ pub(super) struct Beside {
     /// How much the bars show.
     pub(super) over: Over,
     pub(super) preview: Option<Preview>,
+    /// Limits that were typed and not taken, and why.
+    pub(super) refused: Option<(LimitSettings, String)>,
     pub(super) new_secret: Option<String>,
     pub(super) notice: String,
 }
@@ -173,6 +179,7 @@ impl Default for Beside {
         Self {
             over: Over::of(""),
             preview: None,
+            refused: None,
             new_secret: None,
             notice: String::new(),
         }
@@ -242,10 +249,9 @@ pub(super) async fn page(
         .await?;
     let service = pages.service(tenant).set_by(visitor.setter());
     let described = service.destination(id).await?;
-    let shown = beside
-        .preview
-        .as_ref()
-        .map_or(destination.limits, |preview| preview.settings);
+    let (as_typed, problem) = beside.refused.unzip();
+    let previewed = beside.preview.as_ref().map(|preview| preview.settings);
+    let shown = previewed.or(as_typed).unwrap_or(destination.limits);
     let one = standing(pages, destination.clone()).await?;
     let frame = Frame::of(pages, visitor, (&one.name, "/dashboard")).await?;
     rendered(&Page {
@@ -259,6 +265,8 @@ pub(super) async fn page(
         statistics: statistics::lines(&service.statistics(id).await?),
         latency: latency::draw(pages, id).await?,
         size: format!("0 0 {} {}", chart::WIDTH, chart::HEIGHT),
+        problem,
+        was: typed::version(&values(&destination.limits)),
         limits: fields(&shown),
         inherits: shown.inherits(),
         shape: shown.shape.unwrap_or_default().as_str(),
@@ -294,6 +302,17 @@ async fn standing(pages: &Pages, destination: Destination) -> Result<Standing, R
     let found = standing::of(pages, destination.tenant, vec![destination]).await?;
     let one = found.into_iter().next();
     one.ok_or_else(|| Refused::not_found("destination"))
+}
+
+/// What the form of limits is filled with.
+pub(super) fn values(limits: &LimitSettings) -> Fields {
+    let numbers = fields(limits).into_iter().chain(margins(limits));
+    let numbers = numbers.map(|one| (one.name, one.value));
+    let shape = limits.shape.unwrap_or_default().as_str();
+    let words = [("shape", shape), ("count", count(limits))];
+    let words = words.map(|(name, word)| (name, word.to_owned()));
+    let unlimited = limits.unlimited.then(|| ("unlimited", "yes".to_owned()));
+    numbers.chain(words).chain(unlimited).collect()
 }
 
 fn margins(limits: &LimitSettings) -> [Number; 2] {
