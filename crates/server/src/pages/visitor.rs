@@ -95,11 +95,13 @@ impl Visitor {
         is_guest(&self.session)
     }
 
-    /// Who sets limits on the page: a guest does for his tenant, whose ever that is.
+    /// Who sets limits on the page: an operator wherever he looks, and a guest for his
+    /// tenant, whose ever that is.
     pub(super) fn setter(&self) -> Setter {
-        match self.is_guest() {
-            true => Setter::Tenant,
-            false => setter_of(self.home()),
+        match (self.is_operator(), self.is_guest()) {
+            (true, _) => Setter::Operator,
+            (false, true) => Setter::Tenant,
+            (false, false) => setter_of(self.home()),
         }
     }
 
