@@ -16,7 +16,7 @@ use http::StatusCode;
 use super::destination::{Beside, done, page, parsed, values};
 use super::refused::Refused;
 use super::sure::{self, Question};
-use super::visitor::{Fields, Posted, Visitor};
+use super::visitor::{Fields, Posted};
 use super::{Asked, Pages, preview, typed, words};
 use crate::service::{DestinationEdit, LimitsChange};
 
