@@ -14,8 +14,9 @@ use tokio_rustls::TlsConnector;
 use super::certificate::certified;
 use super::sessions::Sessions;
 
-/// Certificates that are remembered, with the sessions of one server each; beyond it the
-/// older half is forgotten. About 10 KiB each, and at most 250 with the longest chains on both sides.
+/// Certificates that are remembered, with the session of one server each; beyond it the
+/// older half is forgotten. About 10 KiB each, and at most 150 with the longest chains on
+/// both sides.
 const MOST: usize = 512;
 
 /// By the secret that a certificate is kept in: of one destination, and never changed.
