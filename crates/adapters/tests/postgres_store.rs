@@ -67,6 +67,8 @@ mod reap;
 mod retention;
 #[path = "postgres_store/roles.rs"]
 mod roles;
+#[path = "postgres_store/row.rs"]
+mod row;
 #[path = "support/scratch.rs"]
 mod scratch;
 #[path = "postgres_store/smart.rs"]
