@@ -45,23 +45,33 @@ async fn reads(world: &World, tenant: &Tenant) -> u16 {
 }
 
 /// Each had taken the room of the largest body, 8 MiB of 256, before a byte of it
-/// came.
+/// came; and those of what reads had a place among their tenant's reads.
 pub(crate) async fn bodies_that_drip_are_in_nobodys_way(world: &World) {
     const BODIES: u32 = 32;
+    let of_destination = |what| format!("/v1/destinations/{}/{what}", world.ours.destination);
     let taken = Arc::new(Semaphore::new(0));
     let mut sending = JoinSet::new();
-    for _ in 0..BODIES {
-        let request = Request::post("/v1/events/batch")
-            .header("authorization", format!("Bearer {}", world.ours.key))
-            .header("content-type", "application/json")
-            .body(dripping(&taken))
-            .unwrap();
-        sending.spawn(world.router().oneshot(request));
+    for path in [
+        "/v1/events/batch".to_owned(),
+        "/v1/events/resend/preview".to_owned(),
+        of_destination("resend/preview"),
+        of_destination("plan"),
+    ] {
+        for _ in 0..BODIES {
+            let request = Request::post(&path)
+                .header("authorization", format!("Bearer {}", world.ours.key))
+                .header("content-type", "application/json")
+                .body(dripping(&taken))
+                .unwrap();
+            sending.spawn(world.router().oneshot(request));
+        }
+        let all = timeout(SOON, taken.acquire_many(BODIES)).await;
+        all.expect("each begins to be read").unwrap().forget();
+        assert_eq!(renames(world, &world.theirs).await, 200, "{path}");
+        assert_eq!(renames(world, &world.ours).await, 200, "{path}");
+        let read = timeout(SOON, reads(world, &world.ours)).await;
+        assert_eq!(read.expect("its places are free"), 200, "{path}");
     }
-    let all = taken.acquire_many(BODIES).await.unwrap();
-    assert_eq!(renames(world, &world.theirs).await, 200);
-    assert_eq!(renames(world, &world.ours).await, 200);
-    all.forget();
 }
 
 /// Reads that hang, of two tenants that want all places: they keep their tenants' other
