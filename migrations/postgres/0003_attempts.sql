@@ -261,7 +261,8 @@ begin atomic
                 select n.id from events e
                 cross join unnest(e.deliveries) as n (id)
                 where e.id = of_event and e.day = event_day(of_event) and n.id < older_than
-                order by n.id desc
+                -- No more are looked for: those that are due at a time are found below.
+                order by n.id desc limit most
             ) n
             cross join lateral (
                 select l.* from ledger l where l.id = n.id and l.due_at is null
