@@ -411,6 +411,16 @@ async fn decide(
     reason: &str,
 ) -> Result<(), Failure> {
     let mut transaction = pool.begin().await?;
+    // Before the request, as whoever deletes the tenant does it.
+    sqlx::query(
+        "-- decide_limit_request: its tenant
+        select from tenants n
+        where n.id = (select r.tenant_id from limit_requests r where r.id = $1)
+        for no key update",
+    )
+    .bind(id)
+    .execute(&mut *transaction)
+    .await?;
     let sql = format!(
         "-- decide_limit_request: is it open
         select {COLUMNS}

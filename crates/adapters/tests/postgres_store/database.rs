@@ -222,9 +222,9 @@ impl Database {
         self.shell.ask(number).await.unwrap()
     }
 
-    /// Pages of tables, of what is too long for their rows, and of indexes touched by this on a connection of its own,
-    /// the only one that counts. Its counters are added to the statistics when it
-    /// ends.
+    /// Pages of tables, of what is too long for their rows, and of indexes, touched by this
+    /// on a connection of its own, the only one that counts. Its counters are added to the
+    /// statistics when it ends.
     pub(crate) async fn pages_of(&self, work: impl AsyncFn(PostgresStore)) -> i64 {
         let touched = "select sum(
                 heap_blks_read + heap_blks_hit + coalesce(idx_blks_read + idx_blks_hit, 0)
