@@ -1,5 +1,7 @@
 //! The most that a tenant may set for its destinations by itself.
 
+use std::collections::BTreeMap;
+
 use uuid::Uuid;
 
 use crate::batch::{BatchSettings, MAX_BYTES};
@@ -235,10 +237,9 @@ pub fn request_details(
     note: &str,
 ) -> String {
     let rates = settings.map(|settings| {
-        let rates = settings.limits().into_iter();
-        rates
+        (settings.limits().into_iter())
             .filter_map(|(period, max)| Some((format!("per_{}", period.as_str()), max?)))
-            .collect::<std::collections::BTreeMap<_, _>>()
+            .collect::<BTreeMap<_, _>>()
     });
     serde_json::json!({
         "request_id": id,

@@ -404,6 +404,32 @@ async fn grant_destinations(
     }
 }
 
+/// Before the request, as whoever deletes the tenant does it. Where a destination is granted
+/// something others share the lock: whoever changes that one by SQL has it, and wants this.
+const LOCK_TENANT: [&str; 2] = [
+    "-- decide_limit_request: lock the tenant, which is granted something
+    select from tenants n where n.id = (
+        select r.tenant_id from limit_requests r where r.id = $1 and r.destination_id is null
+    )
+    for no key update",
+    "-- decide_limit_request: lock the tenant of a destination
+    select from tenants n where n.id = (
+        select r.tenant_id from limit_requests r
+        where r.id = $1 and r.destination_id is not null
+    )
+    for share",
+];
+
+async fn lock_tenant(connection: &mut PgConnection, request: Uuid) -> Result<(), Failure> {
+    for lock in LOCK_TENANT {
+        sqlx::query(lock)
+            .bind(request)
+            .execute(&mut *connection)
+            .await?;
+    }
+    Ok(())
+}
+
 async fn decide(
     pool: &PgPool,
     id: Uuid,
@@ -411,16 +437,7 @@ async fn decide(
     reason: &str,
 ) -> Result<(), Failure> {
     let mut transaction = pool.begin().await?;
-    // Before the request, as whoever deletes the tenant does it.
-    sqlx::query(
-        "-- decide_limit_request: its tenant
-        select from tenants n
-        where n.id = (select r.tenant_id from limit_requests r where r.id = $1)
-        for no key update",
-    )
-    .bind(id)
-    .execute(&mut *transaction)
-    .await?;
+    lock_tenant(&mut transaction, id).await?;
     let sql = format!(
         "-- decide_limit_request: is it open
         select {COLUMNS}
