@@ -65,11 +65,11 @@ pub(crate) async fn bodies_that_drip_are_in_nobodys_way(world: &World) {
                 .unwrap();
             sending.spawn(world.router().oneshot(request));
         }
-        let all = timeout(SOON, taken.acquire_many(BODIES)).await;
+        let all = timeout(SOON * 5, taken.acquire_many(BODIES)).await;
         all.expect("each begins to be read").unwrap().forget();
         assert_eq!(renames(world, &world.theirs).await, 200, "{path}");
         assert_eq!(renames(world, &world.ours).await, 200, "{path}");
-        let read = timeout(SOON, reads(world, &world.ours)).await;
+        let read = timeout(SOON * 5, reads(world, &world.ours)).await;
         assert_eq!(read.expect("its places are free"), 200, "{path}");
     }
 }
