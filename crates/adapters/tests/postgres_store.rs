@@ -47,6 +47,8 @@ mod ingest;
 mod killed;
 #[path = "postgres_store/late_commits.rs"]
 mod late_commits;
+#[path = "postgres_store/limit_requests.rs"]
+mod limit_requests;
 #[path = "postgres_store/limits.rs"]
 mod limits;
 #[path = "postgres_store/migrating.rs"]
