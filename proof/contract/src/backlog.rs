@@ -309,6 +309,9 @@ macro_rules! backlog_contract {
             replays_are_listed
             destinations_with_dead_letters_are_found
             a_destination_with_too_many_dead_letters_is_named
+            tenants_take_turns
+            a_slow_replay_holds_up_no_other
+            so_many_of_a_tenant_run_at_once
         );
     };
     (@module $world:path, $module:ident: $($test:ident)+) => {

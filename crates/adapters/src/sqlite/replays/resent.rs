@@ -147,7 +147,7 @@ const ADD: &str = "
 const REMEMBER: &str = "
     -- advance_replays: how far it came
     update replays
-    set after_event = coalesce(?2, after_event), paced_at = ?3, done = done + ?4,
+    set after_event = coalesce(?2, after_event), paced_at = ?3, looked_at = ?5, done = done + ?4,
         total = max(total, done + ?4)
     where id = ?1";
 
@@ -328,7 +328,8 @@ pub(super) fn take(
         }
     }
     let paced_at = step.paced_at(moved.count).as_micros();
-    execute(tx, REMEMBER, (&replay.id, last, paced_at, moved.count))?;
+    let remembered = (&replay.id, last, paced_at, moved.count, now.as_micros());
+    execute(tx, REMEMBER, remembered)?;
     if moved.all {
         execute(tx, GONE, [&replay.id])?;
         end(tx, now, replay, ReplayState::Completed)?;
