@@ -282,6 +282,7 @@ macro_rules! backlog_contract {
             what_would_be_sent_again_is_counted
             a_count_says_that_there_may_be_more
             what_has_an_older_id_is_counted
+            older_ids_alone_say_nothing_of_more
             another_tenant_sends_nothing_again
         );
         $crate::backlog_contract!(@module $world, search:

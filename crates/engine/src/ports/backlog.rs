@@ -331,7 +331,7 @@ pub struct ResentEvents {
 pub struct Resendable {
     /// To each destination that is there: how many of those that were looked at.
     pub counts: BTreeMap<DestinationId, u64>,
-    /// There are events that were not looked at: more may match.
+    /// There are events whose ids say that time and that were not looked at: more may match.
     pub is_part: bool,
 }
 
