@@ -257,3 +257,24 @@ fn told(begun: &[Replay], instead: &str, format: Format) -> anyhow::Result<()> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_not_all_counted_is_at_least_so_much_and_takes_at_least_so_long() {
+        let preview = |is_all| ResendPreview {
+            deliveries: 10_000,
+            is_all,
+            takes_seconds: Some(61.0),
+            destinations: Vec::new(),
+            further_destinations: 3,
+        };
+        let said = in_words(&preview(false), 0.5);
+        assert!(said.contains("at least 10,000 deliveries"), "{said}");
+        assert!(said.contains("which takes at least about"), "{said}");
+        let said = in_words(&preview(true), 0.5);
+        assert!(!said.contains("at least"), "{said}");
+    }
+}
