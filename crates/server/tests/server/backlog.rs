@@ -617,8 +617,7 @@ async fn all_destinations_are_sent_to_in_parts() {
 }
 
 /// With what has begun, and where to go on: here there is no room for the seventh.
-#[tokio::test]
-async fn a_resend_to_all_that_ends_early_says_what_has_begun() {
+async fn says_what_has_begun(path: &str, mut which: Value) {
     let place = Place::new();
     let first = dying(&place, "a", 1).await;
     for _ in 1..10 {
@@ -635,22 +634,32 @@ async fn a_resend_to_all_that_ends_early_says_what_has_begun() {
         let created = place.store.create_replay(DEFAULT_TENANT, &new).await;
         created.unwrap();
     }
-    let mut which = json!({"since": "2026-01-31T12:00:00Z"});
-    let begun = place.world.post("/v1/events/resend", &which).await;
+    let begun = place.world.post(path, &which).await;
     assert_eq!(begun.status, 201, "{}", begun.json);
     let replays = begun.json["replays"].as_array().unwrap();
     assert_eq!(replays.len(), 6, "{}", begun.json);
     assert_eq!(begun.json["next"], replays[5]["destination_id"]);
     which["after"] = begun.json["next"].clone();
-    let refused = place.world.post("/v1/events/resend", &which).await;
+    let refused = place.world.post(path, &which).await;
     refused.refuses(422, "replays");
     let cancel = replays[0]["id"].as_str().unwrap();
     let cancel = format!("/v1/replays/{cancel}/cancel");
     assert_eq!(place.world.post(&cancel, json!({})).await.status, 200);
-    let more = place.world.post("/v1/events/resend", &which).await;
+    let more = place.world.post(path, &which).await;
     let replays = more.json["replays"].as_array().unwrap();
     assert_eq!(replays.len(), 1, "{}", more.json);
-    assert_ne!(more.json["next"], which["after"], "the seventh");
+    assert_eq!(more.json["next"], replays[0]["destination_id"]);
+}
+
+#[tokio::test]
+async fn a_resend_to_all_that_ends_early_says_what_has_begun() {
+    let which = json!({"since": "2026-01-31T12:00:00Z"});
+    says_what_has_begun("/v1/events/resend", which).await;
+}
+
+#[tokio::test]
+async fn a_replay_of_all_that_ends_early_says_what_has_begun() {
+    says_what_has_begun("/v1/replays", json!({"all_destinations": true})).await;
 }
 
 /// What is sent to all is not for one that is disabled; what is sent to it alone is.
