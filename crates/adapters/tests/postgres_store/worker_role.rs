@@ -184,6 +184,7 @@ async fn lives(store: &PostgresStore, worker: WorkerId) {
 }
 
 /// Three events in one request, whose send is reported before its answer.
+#[expect(clippy::panic, reason = "a test fails by panicking")]
 async fn batch(world: &World, store: &PostgresStore, worker: WorkerId) {
     let destination = world.destination().unlimited().create().await;
     let batches = "update destinations

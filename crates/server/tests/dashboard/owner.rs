@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use domain::handshake::Answer;
-use engine::ports::{Handshakes, ReapRules, Store};
+use engine::ports::ReapRules;
 use http::Method;
 use serde_json::{Value, json};
 
@@ -124,7 +124,7 @@ async fn a_customer_sees_what_a_receiver_said_and_has_it_asked(world: &World) {
     let asked = world.post(&guest, &ask, &[]).await;
     assert_eq!(asked.headers["location"], format!("{page}?done=asked"));
     shows(&[">refused</span>", "<dd>at once</dd>"]).await;
-    assert_eq!(due().await, [question.clone()]);
+    assert_eq!(due().await, std::slice::from_ref(&question));
     let allowed = Answer::Allowed(std::num::NonZeroU32::new(60));
     let recorded = world.stored.record_handshake(&question, &allowed).await;
     recorded.unwrap();
