@@ -290,7 +290,7 @@ pub(super) async fn begin(
     mut body: Map<String, Value>,
     format: Format,
 ) -> anyhow::Result<Vec<Replay>> {
-    let mut all = Vec::new();
+    let mut all: Vec<Replay> = Vec::new();
     let progress = Progress::begin("replays begun:", Measure::Unknown, format);
     loop {
         let begun: anyhow::Result<BegunReplays> = client.send(Method::POST, path, &body).await;
@@ -515,4 +515,19 @@ pub(super) fn print_replays(replays: &[Replay]) -> anyhow::Result<()> {
     });
     let header = [PROGRESS.as_slice(), &["PENDING", "SUCCEEDED", "FAILED"]].concat();
     output::line(&output::table(&header, rows).to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_cut_short_says_where_to_go_on() {
+        let mut body = Map::new();
+        let said = |body: &Map<String, Value>| cut_short(&[], body, Format::Table).unwrap();
+        assert_eq!(said(&body), "begin a replay");
+        let after = "01900000-0000-7000-8000-000000000007";
+        body.insert("after".to_owned(), after.into());
+        assert!(said(&body).contains(&format!("after {after}; 0 replays")));
+    }
 }

@@ -41,7 +41,7 @@ pub struct ToDestination {
     /// Its id or its name; without it, say --all-destinations.
     #[arg(required_unless_present = "all_destinations")]
     pub id: Option<Named>,
-    /// To all destinations: a replay for each where something matches.
+    /// To all destinations that are not disabled: a replay for each where something matches.
     #[arg(long, conflicts_with = "id")]
     pub all_destinations: bool,
     /// To all destinations after this one in the order of their ids: where another command

@@ -235,11 +235,13 @@ pub(super) async fn everywhere(
     let visitor = visitor.reading(&pages).await?;
     service.check_resend(&missed.which).await?;
     let preview = service.resend_preview(None, &missed.which, None).await?;
+    let mut does = missed.does("a destination");
+    does.push("Disabled destinations are left out.".to_owned());
     let question = replay_preview::Question {
         verb: "Resend",
         things: "deliveries",
         head: "Deliveries",
-        does: missed.does("a destination"),
+        does,
         part: "at least",
         action: EVERYWHERE,
         fields: missed.fields(),

@@ -219,6 +219,7 @@ async fn what_each_has_missed_is_counted_and_sent_again(world: &World) {
     for says in [
         "<h1>Resend 2 deliveries?</h1>",
         "Only those with type a.b.",
+        "Disabled destinations are left out.",
         ">first</a>",
         ">second</a>",
         "name=\"hours\" value=\"24\"",
