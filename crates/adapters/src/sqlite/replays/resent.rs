@@ -249,10 +249,8 @@ pub(in crate::sqlite) fn resendable(
     let timed = examined_of(tx, tenant, ids, (&begins.to_string(), each))?;
     let older = ids.below(Some(begins));
     let older = examined_of(tx, tenant, older, ("", MAX_EVENTS_COUNTED))?;
-    let mut found = Resendable {
-        is_part: timed.len() >= each as usize,
-        ..Resendable::default()
-    };
+    let mut found = Resendable::default();
+    let is_part = timed.len() >= each as usize;
     // Of the older ones few were accepted since then: they are found here, once for all
     // destinations.
     let since = which.since.as_micros();
@@ -279,6 +277,7 @@ pub(in crate::sqlite) fn resendable(
         );
         let wanted = first(tx, &sql, params, |row| number(row, 0))?;
         found.counts.insert(*to, wanted.unwrap_or(0));
+        found.is_part = is_part;
     }
     Ok(found)
 }
