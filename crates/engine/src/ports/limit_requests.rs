@@ -101,6 +101,10 @@ pub struct NewDestinationsRequest {
 
 /// What a request is for.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a page of them at most, and they are copied"
+)]
 pub enum Wanted {
     /// Of one destination.
     Limits {
