@@ -57,6 +57,7 @@ mod crowd;
 mod decision;
 mod group;
 mod meter;
+mod past;
 mod plan;
 mod round;
 mod start;
@@ -70,6 +71,7 @@ pub use decision::{Blocked, Decision, Look, Slot};
 pub use group::{GROUP_LEAD, Group, Member};
 pub use meter::Meter;
 use meter::{BUCKET_STARTS_MAX, counted_starts};
+pub use past::Past;
 pub use plan::{Gate, Opening, openings};
 pub use round::{Candidate, Decided, Round, round};
 pub use start::{
@@ -79,6 +81,7 @@ pub use usage::{Backlog, Bucket, CoarseStarts, Outstanding, Usage, next_due};
 
 use plan::Plan;
 
+#[cfg(doc)]
 use crate::limit::Count;
 use crate::policy::{Policy, Rate};
 use crate::time::Timestamp;
@@ -204,33 +207,6 @@ pub fn newest_claims(policy: &Policy, recount: bool) -> Option<Newest> {
         count: newest.count.saturating_add(policy.max_in_flight),
         ..newest
     })
-}
-
-/// How much of what is over a store has to read for a run, the least first: each has all
-/// that those before it have. What is owed it reads in any case.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Past {
-    /// Nothing: only what has a permit or is under way counts.
-    Nothing,
-    /// The newest starts ([`newest_starts`]).
-    Starts,
-    /// Also the ends of answers, claims ([`newest_claims`]) and coarse buckets.
-    Everything,
-}
-
-impl Past {
-    /// What [`Usage`] needs for this policy, after a change if [`Usage::recount`] says so.
-    #[must_use]
-    pub fn of(policy: &Policy, recount: bool) -> Self {
-        if policy.is_coarse() || newest_claims(policy, recount).is_some() {
-            return Self::Everything;
-        }
-        match (newest_starts(policy), policy.count) {
-            (None, _) => Self::Nothing,
-            (Some(_), Count::Start) => Self::Starts,
-            (Some(_), Count::Response) => Self::Everything,
-        }
-    }
 }
 
 /// Decides one run of one destination at `now`.
