@@ -59,6 +59,8 @@ mod notifier;
 mod outbox;
 #[path = "postgres_store/pages.rs"]
 mod pages;
+#[path = "postgres_store/past.rs"]
+mod past;
 #[path = "postgres_store/plans.rs"]
 mod plans;
 #[path = "postgres_store/ratios.rs"]

@@ -18,7 +18,7 @@ use crate::coarse::success;
 use crate::counting::Counted;
 use crate::database::{Database, measured, per_second, run};
 
-const UNLIMITED: LimitSettings = LimitSettings {
+pub(crate) const UNLIMITED: LimitSettings = LimitSettings {
     count: None,
     allowed_per_minute: None,
     margin_cap: None,
