@@ -154,6 +154,9 @@ fn counts(evidence: &Evidence, deliveries: &Deliveries, metrics: &mut Metrics) {
     }
     count("early_arrivals", evidence.verdict.early_arrivals);
     count("explained_arrivals", evidence.verdict.explained_arrivals);
+    if let Some(fullest) = evidence.verdict.fullest_whole_window {
+        count("fullest_whole_window", fullest);
+    }
     if let Some(early) = evidence.verdict.early_starts {
         count("early_starts", early);
     }

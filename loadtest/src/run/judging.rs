@@ -19,7 +19,7 @@ use server::parts::Stored;
 use server::receiver::{self, Behaviour};
 use server::trial::{
     Ahead, AtReceiver, DestinationVerdict, LATENCY_ALLOWANCE, Ledger, Plan, Receivers,
-    judge_received,
+    WHOLE_WINDOWS, judge_received,
 };
 use uuid::Uuid;
 
@@ -45,6 +45,9 @@ pub(crate) struct Judged {
     pub(crate) worst_at_sender: Option<u64>,
     /// Arrivals in the fullest window at the receiver, less what its own stalls explain.
     pub(crate) worst_at_receiver: u64,
+    /// The same in windows of the whole period, where shorter ones are judged.
+    #[serde(default)]
+    pub(crate) worst_in_whole_period: Option<u64>,
     /// How its limits were kept there. Reports of before have none.
     #[serde(default)]
     pub(crate) at_receiver: AtReceiver,
@@ -63,6 +66,9 @@ pub(crate) struct Verdict {
     pub(crate) early_arrivals: u64,
     /// Those that one explains.
     pub(crate) explained_arrivals: u64,
+    /// Arrivals in the fullest window of a whole period, less what stalls explain; only
+    /// where shorter windows are judged.
+    pub(crate) fullest_whole_window: Option<u64>,
     /// Starts that came too early; `None` without a ledger.
     pub(crate) early_starts: Option<u64>,
     /// Failed attempts that no receiver has answered; `None` without a ledger, or
@@ -124,6 +130,8 @@ pub(crate) async fn judge(
         verdict.judged += 1;
         verdict.early_arrivals += judged.at_receiver.early_arrivals;
         verdict.explained_arrivals += judged.at_receiver.explained;
+        verdict.fullest_whole_window =
+            (verdict.fullest_whole_window).max(judged.worst_in_whole_period);
         verdict.worst.push(judged);
     }
     verdict
@@ -258,12 +266,18 @@ fn without_ledger(
             largest_sliding(&arrived, period).starts
         }
     };
+    let shorter = bound.is_some() && received.window_percent < WHOLE_WINDOWS;
+    let in_whole_period = || {
+        let whole = judge_received(&history, &read_at, (received.stalls, WHOLE_WINDOWS));
+        whole.fullest(period).0
+    };
     Judged {
         destination: number,
         period_seconds: period.duration().as_secs(),
         bound,
         worst_at_sender: None,
         worst_at_receiver: fullest,
+        worst_in_whole_period: shorter.then(in_whole_period),
         at_receiver: AtReceiver::new(&verdict, &read_at, received.window_percent),
         early_starts: 0,
         share_percent: None,
@@ -320,6 +334,15 @@ mod tests {
 
     /// A destination's worst windows, and what was over or explained.
     async fn judged(settings: Settings, stalls: &[(i64, i64)], arrivals: &[(i64, u32)]) -> Verdict {
+        judged_in(WHOLE_WINDOWS, settings, stalls, arrivals).await
+    }
+
+    async fn judged_in(
+        window_percent: u32,
+        settings: Settings,
+        stalls: &[(i64, i64)],
+        arrivals: &[(i64, u32)],
+    ) -> Verdict {
         let at = |(ms, destination): &(i64, u32)| {
             Arrival::new(ms * 1_000, 0, *destination, Answer::Taken)
         };
@@ -332,7 +355,7 @@ mod tests {
         let received = Received {
             arrivals: &arrivals,
             stalls: &stalls,
-            window_percent: 100,
+            window_percent,
         };
         let ids = [(Uuid::nil(), 0); 3];
         judge(&settings, &ids, received, None).await.unwrap()
@@ -372,6 +395,19 @@ mod tests {
         assert_eq!((verdict.early_arrivals, verdict.explained_arrivals), (0, 2));
         let elsewhere = judged(two_a_second(), &[(500, 550)], &arrivals).await;
         assert_eq!(elsewhere.early_arrivals, 2);
+    }
+
+    #[tokio::test]
+    async fn beside_shorter_windows_the_whole_period_is_looked_at_too() {
+        let arrivals = [(0, 1), (500, 1), (980, 1), (0, 2), (1_990, 2)];
+        let whole = judged(two_a_second(), NEVER, &arrivals).await;
+        assert_eq!(
+            (whole.early_arrivals, whole.fullest_whole_window),
+            (1, None)
+        );
+        let shorter = judged_in(97, two_a_second(), NEVER, &arrivals).await;
+        assert_eq!(shorter.early_arrivals, 0);
+        assert_eq!(shorter.fullest_whole_window, Some(3));
     }
 
     #[tokio::test]

@@ -63,6 +63,10 @@ pub(crate) const METRICS: &[Metric] = &[
         "explained_arrivals",
         "the same where the receiver stood still itself",
     ),
+    metric(
+        "fullest_whole_window",
+        "arrivals in the fullest whole period, where shorter windows are judged",
+    ),
     metric("early_starts", "starts that broke a limit, by the ledger"),
     metric(
         "unfounded_failures",

@@ -21,6 +21,8 @@ pub(super) struct Measured {
     allowed: Option<u64>,
     /// The fullest one at a receiver, less what its own stalls explain.
     at_receiver: u64,
+    /// The fullest one of the whole period, where shorter ones are judged.
+    in_whole_period: Option<u64>,
     /// The fullest one of the ledger.
     in_ledger: Option<u64>,
     /// Of the destination that got the least of its limit.
@@ -35,6 +37,10 @@ pub(super) struct Measured {
     over: Vec<String>,
     arrivals: u64,
 }
+
+/// Of its limit, in per cent, what a window of the whole period may hold beside other
+/// work.
+const IN_WHOLE_PERIOD_PERCENT: u64 = 103;
 
 /// From the best to the worst.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -76,6 +82,7 @@ impl Measured {
             cell,
             allowed: listed.iter().filter_map(|one| one.bound).max(),
             at_receiver: at_receiver.max().unwrap_or(0),
+            in_whole_period: whole("fullest_whole_window"),
             in_ledger: listed.iter().filter_map(|one| one.worst_at_sender).max(),
             share_percent: report.metric("least_share_percent"),
             early_arrivals: whole("early_arrivals"),
@@ -96,10 +103,23 @@ impl Measured {
         match self.explained_arrivals {
             _ if over.contains(&None) => Verdict::NotJudged,
             _ if over.iter().flatten().any(|over| *over > 0) => Verdict::Over,
+            _ if self.whole_period_is_over() => Verdict::Over,
             _ if share < least => Verdict::Under,
             1.. => Verdict::Explained,
             0 => Verdict::Kept,
         }
+    }
+
+    /// What a window of the whole period may hold where shorter ones are judged: the
+    /// machine does other work, which moves requests together on their way.
+    fn allowed_in_whole_period(&self) -> Option<u64> {
+        let allowed = self.in_whole_period.and(self.allowed)?;
+        Some((allowed * IN_WHOLE_PERIOD_PERCENT).div_ceil(100))
+    }
+
+    fn whole_period_is_over(&self) -> bool {
+        let allowed = self.allowed_in_whole_period();
+        allowed.is_some_and(|allowed| self.in_whole_period > Some(allowed))
     }
 
     /// The worst run is the one with the most of it.
@@ -170,6 +190,7 @@ fn table<'a>(measured: impl Iterator<Item = &'a Measured> + Clone, least_share: 
         "answers after ms",
         "allowed",
         "at receiver",
+        "in whole period",
         "in ledger",
         "early",
         "explained",
@@ -180,6 +201,15 @@ fn table<'a>(measured: impl Iterator<Item = &'a Measured> + Clone, least_share: 
     let mut text =
         output::table(&header, measured.clone().map(|one| row(one, least_share))).to_string();
     for one in measured {
+        if one.whole_period_is_over() {
+            text.push_str(&format!(
+                "\nOVER: {} at {} ms: {} arrivals within a whole period, {} allowed",
+                one.cell.limit,
+                one.cell.answer_ms,
+                or_dash(one.in_whole_period),
+                or_dash(one.allowed_in_whole_period()),
+            ));
+        }
         for over in &one.over {
             text.push_str(&format!(
                 "\nOVER: {} at {} ms: {over}",
@@ -191,7 +221,6 @@ fn table<'a>(measured: impl Iterator<Item = &'a Measured> + Clone, least_share: 
 }
 
 fn row(one: &Measured, least_share: f64) -> Vec<String> {
-    let or_dash = |value: Option<u64>| value.map_or("–".to_owned(), |value| value.to_string());
     let roles = one.cell.roles.map_or("–".to_owned(), |roles| {
         format!("{} + {}", roles.schedulers, roles.workers)
     });
@@ -205,6 +234,7 @@ fn row(one: &Measured, least_share: f64) -> Vec<String> {
         one.cell.answer_ms.to_string(),
         or_dash(one.allowed),
         one.at_receiver.to_string(),
+        or_dash(one.in_whole_period),
         or_dash(one.in_ledger),
         or_dash(one.early_arrivals),
         one.explained_arrivals.to_string(),
@@ -212,6 +242,10 @@ fn row(one: &Measured, least_share: f64) -> Vec<String> {
         one.arrivals.to_string(),
         one.verdict(least_share).as_str().to_owned(),
     ]
+}
+
+fn or_dash(value: Option<u64>) -> String {
+    value.map_or("–".to_owned(), |value| value.to_string())
 }
 
 #[cfg(test)]
@@ -231,6 +265,7 @@ mod tests {
             },
             allowed: Some(10),
             at_receiver: 20,
+            in_whole_period: None,
             in_ledger: Some(10),
             share_percent: share,
             early_arrivals: Some(early[0]),
@@ -269,6 +304,27 @@ mod tests {
         let over = measured("10/s", [1, 0], 0, Some(99.0));
         let text = table(std::iter::once(&over), 98.5);
         assert!(text.contains("OVER: 10/s at 0 ms: 20 arrivals"), "{text}");
+    }
+
+    #[test]
+    fn beside_other_work_a_whole_period_may_hold_three_per_cent_more() {
+        let verdict = |allowed, in_whole_period| {
+            let measured = Measured {
+                allowed: Some(allowed),
+                in_whole_period: Some(in_whole_period),
+                ..measured("10/s", [0, 0], 0, Some(99.0))
+            };
+            let text = table(std::iter::once(&measured), 98.5);
+            (
+                measured.verdict(98.5),
+                text.contains("within a whole period"),
+            )
+        };
+        assert_eq!(verdict(1, 2), (Verdict::Kept, false), "rounded up");
+        assert_eq!(verdict(10, 11), (Verdict::Kept, false));
+        assert_eq!(verdict(10, 12), (Verdict::Over, true));
+        assert_eq!(verdict(1_000, 1_030), (Verdict::Kept, false));
+        assert_eq!(verdict(1_000, 1_031), (Verdict::Over, true));
     }
 
     #[test]
