@@ -4,8 +4,10 @@
 //! Each is a run of `loadtest run`, whose receiver is a process of its own, with a
 //! backlog from the first moment to the last. One that is over its limit at the receiver,
 //! or that gets less of it than it should, fails. `--runs` makes all of them again and
-//! again, and shows the worst of each.
+//! again, and shows the worst of each. `--faults` has a fault in the middle of each, on
+//! real servers.
 
+mod faults;
 mod measured;
 
 use std::io::Write;
@@ -59,6 +61,11 @@ pub(crate) struct Args {
     /// How often all of them are measured, one round after the other.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
     runs: u32,
+    /// The distributed size through faults, one in the middle of each run: `kill -9` of a
+    /// worker and of a scheduler, SIGSTOP of a worker, half of every limit by SQL, the loss
+    /// of all jobs in Redis, and the queue deleted. Needs servers (`scripts/with-servers`).
+    #[arg(long, conflicts_with_all = ["windows", "least_share"])]
+    faults: bool,
     /// Judge windows of this part of each period, in percent.
     #[arg(long, value_name = "PERCENT", default_value_t = WHOLE_WINDOWS)]
     #[arg(value_parser = clap::value_parser!(u32).range(50..=100))]
@@ -89,9 +96,35 @@ struct Cell {
     answer_ms: u64,
 }
 
+impl Cell {
+    /// Schedulers and workers, for people.
+    fn processes(&self) -> String {
+        self.roles.map_or("–".to_owned(), |roles| {
+            format!("{} + {}", roles.schedulers, roles.workers)
+        })
+    }
+
+    /// How many may start in a second on average.
+    fn per_second(&self) -> f64 {
+        match self.limit {
+            Limit::Per(max, period) => f64::from(max) / period.duration().as_secs_f64(),
+            Limit::Unlimited => 0.0,
+        }
+    }
+
+    /// Requests in flight that leave the limit to decide.
+    fn at_once(&self) -> f64 {
+        let busy = self.per_second() * (self.answer_ms as f64 / 1_000.0 + 1.0) * 1.5;
+        busy.max(USUAL_IN_FLIGHT).ceil()
+    }
+}
+
 /// Runs them one after the other, and prints one table; of several rounds, the worst of
 /// each too.
 pub(crate) async fn run(args: Args, program: PathBuf) -> anyhow::Result<ExitCode> {
+    if args.faults {
+        return faults::run(&args, &program).await;
+    }
     let folder = tempfile::tempdir().context("make a folder for reports")?;
     let cells = args.cells();
     ensure!(!cells.is_empty(), "nothing is left to measure");
@@ -190,22 +223,25 @@ impl Args {
         serde_json::from_str(&text).context("read a run's report")
     }
 
+    /// How long one is measured, in seconds.
+    fn length(&self, limit: Limit) -> u32 {
+        let more = match limit {
+            Limit::Per(_, period) if period.duration().as_secs() > 1 => period.duration().as_secs(),
+            Limit::Per(..) | Limit::Unlimited => 0,
+        };
+        self.seconds + u32::try_from(more).unwrap_or(u32::MAX >> 1)
+    }
+
     /// A backlog at once, which is not drained when the time is over.
     fn arguments(&self, cell: Cell) -> Vec<String> {
-        let (per_second, seconds) = match cell.limit {
-            Limit::Per(max, period) => {
-                let length = period.duration().as_secs_f64();
-                let more = if length > 1.0 { length } else { 0.0 };
-                (f64::from(max) / length, f64::from(self.seconds) + more)
-            }
-            Limit::Unlimited => (0.0, f64::from(self.seconds)),
-        };
+        let seconds = self.length(cell.limit);
         let backlog = match cell.limit {
-            Limit::Per(max, _) => f64::from(max) + per_second * (seconds + SPARE_SECONDS),
+            Limit::Per(max, _) => {
+                f64::from(max) + cell.per_second() * (f64::from(seconds) + SPARE_SECONDS)
+            }
             Limit::Unlimited => 0.0,
         };
         let events = (backlog * f64::from(cell.destinations)).ceil();
-        let at_once = per_second * (cell.answer_ms as f64 / 1_000.0 + 1.0) * 1.5;
         let mut flags = vec![
             ("--size", cell.size.name().to_owned()),
             ("--shape", "import".to_owned()),
@@ -217,10 +253,7 @@ impl Args {
             ("--hot", cell.destinations.to_string()),
             ("--limit", cell.limit.to_string()),
             ("--answer-ms", cell.answer_ms.to_string()),
-            (
-                "--max-in-flight",
-                at_once.max(USUAL_IN_FLIGHT).ceil().to_string(),
-            ),
+            ("--max-in-flight", cell.at_once().to_string()),
             ("--windows", self.windows.to_string()),
         ];
         if let Some(roles) = cell.roles {
@@ -246,7 +279,7 @@ mod tests {
         args: Args,
     }
 
-    fn args(words: &[&str]) -> Args {
+    pub(super) fn args(words: &[&str]) -> Args {
         let program = std::iter::once("windows");
         Cli::parse_from(program.chain(words.iter().copied())).args
     }

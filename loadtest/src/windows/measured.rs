@@ -44,29 +44,32 @@ const IN_WHOLE_PERIOD_PERCENT: u64 = 103;
 
 /// From the best to the worst.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Verdict {
+pub(super) enum Verdict {
     Kept,
     /// Kept but for what the receiver's own stalls explain.
     Explained,
     /// A destination got less of its limit than it should.
     Under,
     Over,
+    /// Events have not arrived, through a fault.
+    Lost,
     /// What could not be measured is not kept.
     NotJudged,
 }
 
 impl Verdict {
-    const fn as_str(self) -> &'static str {
+    pub(super) const fn as_str(self) -> &'static str {
         match self {
             Self::Kept => "kept",
             Self::Explained => "explained",
             Self::Under => "UNDER",
             Self::Over => "OVER",
+            Self::Lost => "LOST",
             Self::NotJudged => "NOT JUDGED",
         }
     }
 
-    const fn holds(self) -> bool {
+    pub(super) const fn holds(self) -> bool {
         matches!(self, Self::Kept | Self::Explained)
     }
 }
@@ -163,12 +166,18 @@ pub(super) fn show(
             output::line(&table(worst.into_iter(), least_share))?;
         }
     }
-    let mut verdicts = measured.iter().map(|one| one.verdict(least_share));
-    Ok(if verdicts.all(Verdict::holds) {
+    Ok(exit_code(
+        measured.iter().map(|one| one.verdict(least_share)),
+    ))
+}
+
+/// Fails where one does.
+pub(super) fn exit_code(mut verdicts: impl Iterator<Item = Verdict>) -> ExitCode {
+    if verdicts.all(Verdict::holds) {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
-    })
+    }
 }
 
 fn worst(measured: &[Measured], least_share: f64) -> Vec<&Measured> {
@@ -221,14 +230,11 @@ fn table<'a>(measured: impl Iterator<Item = &'a Measured> + Clone, least_share: 
 }
 
 fn row(one: &Measured, least_share: f64) -> Vec<String> {
-    let roles = one.cell.roles.map_or("–".to_owned(), |roles| {
-        format!("{} + {}", roles.schedulers, roles.workers)
-    });
     let share = one.share_percent;
     vec![
         one.run.to_string(),
         one.cell.size.name().to_owned(),
-        roles,
+        one.cell.processes(),
         one.cell.limit.to_string(),
         one.cell.destinations.to_string(),
         one.cell.answer_ms.to_string(),
@@ -244,7 +250,7 @@ fn row(one: &Measured, least_share: f64) -> Vec<String> {
     ]
 }
 
-fn or_dash(value: Option<u64>) -> String {
+pub(super) fn or_dash(value: Option<u64>) -> String {
     value.map_or("–".to_owned(), |value| value.to_string())
 }
 
