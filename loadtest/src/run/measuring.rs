@@ -290,10 +290,12 @@ impl<'a> Run<'a> {
             name: "client".to_owned(),
             what: What::Thread(loading.stat.clone()),
         });
+        let writers = system.watched.iter().filter_map(Watched::sqlite_writer);
         system
             .watched
             .iter()
             .cloned()
+            .chain(writers)
             .chain(receiver)
             .chain(client)
             .collect()

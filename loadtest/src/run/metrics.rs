@@ -88,6 +88,10 @@ pub(crate) const METRICS: &[Metric] = &[
         "cpu_us_per_delivery",
         "of all processes, the client's and the receiver's too",
     ),
+    metric(
+        "writer_us_per_delivery",
+        "of the thread that writes to SQLite; its process's has it too",
+    ),
     metric("cpu_cores", "cores that were busy, on average"),
     metric("statements_per_delivery", "SQL statements"),
     metric("transactions_per_delivery", "SQL transactions"),

@@ -161,7 +161,7 @@ fn plans(cell: Cell, seconds: u32) -> Vec<Plan> {
     let answer = Duration::from_millis(cell.answer_ms);
     let plan = |number: u32| {
         let name = format!("{} {number}", cell.limit);
-        Plan::flooded(&name, limits.clone(), per_second, seconds).answering_after(answer)
+        Plan::flooded(&name, limits, per_second, seconds).answering_after(answer)
     };
     (0..cell.destinations).map(plan).collect()
 }
