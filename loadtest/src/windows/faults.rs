@@ -26,6 +26,7 @@ use uuid::Uuid;
 use super::measured::{Verdict, exit_code, or_dash};
 use super::{Args, Cell};
 use crate::faults::{self, EACH, Fault, Stopped};
+use crate::run::judging::margins;
 use crate::run::settings::{Limit, Size};
 
 /// How much longer than what is left takes draining may take.
@@ -201,12 +202,8 @@ async fn judge(stage: &Distributed, stopped: Option<Stopped>) -> anyhow::Result<
     let parts = stage.shared.connect().await?;
     let ahead = Ahead::measure(parts.store.as_ref(), || trial.receiver.clock()).await?;
     let record = trial.receiver.record();
-    let stalls = Stalls::longer_than(USUAL_MARGIN, record.stalls);
-    let receivers = Receivers {
-        stalls: &stalls,
-        ahead,
-        window_percent: WHOLE_WINDOWS,
-    };
+    let ids: Vec<_> = trial.placed.iter().map(|placed| placed.id).collect();
+    let margins = margins(parts.stored.as_ref(), &ids).await?;
     let mut held = match stopped {
         Some(stopped) => Some(Held::by(stopped, &stage.shared.database_url).await?),
         None => None,
@@ -222,6 +219,13 @@ async fn judge(stage: &Distributed, stopped: Option<Stopped>) -> anyhow::Result<
                 read_at.push(arrival.read_at());
             }
         }
+        let margin = margins.get(&placed.id).copied().unwrap_or(USUAL_MARGIN);
+        let stalls = Stalls::longer_than(margin, record.stalls.iter().copied());
+        let receivers = Receivers {
+            stalls: &stalls,
+            ahead,
+            window_percent: WHOLE_WINDOWS,
+        };
         let history = trial.history(placed.id).await?;
         let received = receivers.judge(&history, &read_at);
         seen.early_arrivals += received.unexplained.early_starts();
