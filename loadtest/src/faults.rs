@@ -69,9 +69,9 @@ impl Fault {
 /// A worker stood still.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Stopped {
-    /// Since when, at the latest, by the store's clock.
+    /// Since when at the latest, by the store's clock.
     pub(crate) stopped_at: Timestamp,
-    /// Until when, at the earliest, by the receivers' clock.
+    /// Until when at the earliest, by the receivers' clock.
     pub(crate) went_on_at: Timestamp,
 }
 

@@ -2,7 +2,7 @@
 //! run of its own, with real servers and processes.
 //!
 //! Receivers judge windows of the whole period, and every event has to arrive. What a
-//! worker had started when SIGSTOP came, and sent when it went on, nobody could have held
+//! worker had claimed when SIGSTOP came, and sent when it went on, nobody could have held
 //! back: it is counted as held, by the ledger, and the windows are judged without it; how
 //! many arrivals are early with it is shown beside.
 
@@ -59,7 +59,7 @@ struct Seen {
     early_starts: u64,
     /// Arrivals that the receivers' own stalls explain.
     explained_arrivals: u64,
-    /// Arrivals that a stopped worker had started and sent as it went on.
+    /// Arrivals that a stopped worker had claimed and sent as it went on.
     held: u64,
     /// Arrivals beyond a limit, with those.
     early_with_held: u64,
@@ -237,25 +237,26 @@ async fn judge(stage: &Distributed, stopped: Option<Stopped>) -> anyhow::Result<
     Ok(seen)
 }
 
-/// What had started when a worker was stopped.
+/// What had been claimed when a worker was stopped.
 struct Held {
     stopped: Stopped,
-    /// By destination and event: how often it had started and has not been seen yet.
-    started: HashMap<(Uuid, Uuid), u32>,
+    /// By destination and event: how often it had been claimed and has not been seen yet.
+    claimed: HashMap<(Uuid, Uuid), u32>,
 }
 
-/// Attempts that had started by then and were sent.
-const STARTED: &str = "
-    -- started_before_a_stop
+/// Attempts that had been claimed by then and were sent. By the claim: a start is dated
+/// when its first byte has gone, which of these is after the stop.
+const CLAIMED: &str = "
+    -- claimed_before_a_stop
     select destination_id, event_id from attempts
-    where micros(started_at) <= $1 and state <> 'not_sent'
+    where micros(claimed_at) <= $1 and state <> 'not_sent' and carried_by is null
 ";
 
 impl Held {
     async fn by(stopped: Stopped, database_url: &str) -> anyhow::Result<Self> {
         let connection = PgConnection::connect(database_url).await;
         let mut connection = connection.context("look at the ledger")?;
-        let rows: Vec<(Uuid, Uuid)> = sqlx::query_as(STARTED)
+        let rows: Vec<(Uuid, Uuid)> = sqlx::query_as(CLAIMED)
             .bind(stopped.stopped_at.as_micros())
             .fetch_all(&mut connection)
             .await
@@ -265,17 +266,17 @@ impl Held {
     }
 
     fn of(stopped: Stopped, rows: impl IntoIterator<Item = (Uuid, Uuid)>) -> Self {
-        let mut started: HashMap<(Uuid, Uuid), u32> = HashMap::new();
+        let mut claimed: HashMap<(Uuid, Uuid), u32> = HashMap::new();
         for key in rows {
-            *started.entry(key).or_default() += 1;
+            *claimed.entry(key).or_default() += 1;
         }
-        Self { stopped, started }
+        Self { stopped, claimed }
     }
 
     /// Whether the next arrival, in the order of their times, is of an attempt that had
-    /// started by then, and came after the worker went on.
+    /// been claimed by then, and came after the worker went on.
     fn has(&mut self, destination: Uuid, arrival: &Arrival) -> bool {
-        let left = (arrival.event).and_then(|event| self.started.get_mut(&(destination, event)));
+        let left = (arrival.event).and_then(|event| self.claimed.get_mut(&(destination, event)));
         let Some(left) = left.filter(|left| **left > 0) else {
             return false;
         };
@@ -362,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_had_started_and_came_after_the_stop_was_held() {
+    fn only_what_had_been_claimed_and_came_after_the_stop_was_held() {
         let at = Timestamp::from_millis;
         let stopped = Stopped {
             stopped_at: at(1_000),
@@ -388,7 +389,7 @@ mod tests {
         assert!(has(2, 4_001));
         assert!(!has(2, 4_002), "once");
         assert!(!has(3, 4_001), "of another destination");
-        assert!(!has(4, 4_001), "it started later");
+        assert!(!has(4, 4_001), "it was claimed later");
     }
 
     #[test]
