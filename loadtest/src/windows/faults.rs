@@ -370,7 +370,7 @@ mod tests {
             went_on_at: at(4_000),
         };
         let (here, elsewhere) = (Uuid::from_u128(1), Uuid::from_u128(2));
-        let event = |number| Uuid::from_u128(number);
+        let event = Uuid::from_u128;
         let mut held = Held::of(
             stopped,
             [(here, event(1)), (here, event(2)), (elsewhere, event(3))],
