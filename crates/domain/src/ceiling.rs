@@ -28,6 +28,15 @@ pub struct Ceiling {
     pub batch_bytes: Option<u32>,
 }
 
+/// Who sets limits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Setter {
+    /// Whoever operates the installation: only what a tier says bounds them.
+    Operator,
+    /// A tenant, for itself: what its tier gives bounds it where the tier says nothing.
+    Tenant,
+}
+
 /// What is above a ceiling.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
 pub enum Excess {
@@ -126,9 +135,23 @@ impl Ceiling {
     }
 
     /// Whether it bounds limits at all, and not batches alone.
-    #[must_use]
-    pub const fn is_of_limits(&self) -> bool {
+    const fn is_of_limits(&self) -> bool {
         self.per_second.is_some() || self.at_once.is_some() || self.max_in_flight.is_some()
+    }
+
+    /// The same for what a tenant sets itself: where this bounds no limits, what its tier
+    /// gives does, and what goes beyond that.
+    #[must_use]
+    pub fn or_of_tier(self, tier: &LimitSettings, beyond: &[Self]) -> Self {
+        if self.is_of_limits() {
+            return self;
+        }
+        let beyond = beyond.iter().copied();
+        Self {
+            batch_events: self.batch_events,
+            batch_bytes: self.batch_bytes,
+            ..beyond.fold(Self::of(tier), Self::raised_to)
+        }
     }
 
     /// This one, and beyond it what was granted.
@@ -408,9 +431,44 @@ mod tests {
         // What holds where nothing is set.
         let unsaid = "1000000 bytes in one request are above the ceiling of 1000";
         assert_eq!(said(batches(Some(1), None)), Err(unsaid.to_owned()));
-        assert!(!ceiling.is_of_limits() && Ceiling::of(&TEN).is_of_limits());
         let any = Ceiling::default().check_batches(&batches(Some(500), None));
         assert_eq!(any, Ok(()));
+    }
+
+    #[test]
+    fn a_tenant_is_bounded_by_its_tiers_limits_where_there_is_no_ceiling() {
+        let batches = Ceiling {
+            batch_events: Some(20),
+            ..Ceiling::default()
+        };
+        let alone = batches.or_of_tier(&TEN, &[]);
+        let gives = Ceiling {
+            batch_events: Some(20),
+            ..Ceiling::of(&TEN)
+        };
+        assert_eq!(alone, gives);
+        let has = Ceiling {
+            per_second: Some(100.0),
+            at_once: Some(5),
+            ..Ceiling::default()
+        };
+        let more = Ceiling {
+            per_second: Some(100.0),
+            ..gives
+        };
+        assert_eq!(batches.or_of_tier(&TEN, &[Ceiling::default(), has]), more);
+        // What an operator says of any of them stands as it is.
+        let said = Ceiling {
+            max_in_flight: Some(500),
+            ..Ceiling::default()
+        };
+        assert_eq!(said.or_of_tier(&TEN, &[has]), said);
+        let any = LimitSettings {
+            unlimited: true,
+            ..LimitSettings::EXACT
+        };
+        let anything = Ceiling::default().or_of_tier(&any, &[]);
+        assert_eq!(anything.check(&any), Ok(()));
     }
 
     #[test]

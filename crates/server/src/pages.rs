@@ -306,6 +306,11 @@ fn of_alerts() -> Router<Pages> {
         )
         .route("/dashboard/alerts/addresses", post(alerts::add_own))
         .route("/dashboard/alerts/addresses/{id}", post(alerts::remove_own))
+        .route("/dashboard/alerts/destinations", post(alerts::register_own))
+        .route(
+            "/dashboard/alerts/destinations/{id}",
+            post(alerts::unregister_own),
+        )
         .route(
             "/dashboard/tenants/{id}/alerts",
             get(alerts::show).post(alerts::change_any),
@@ -317,6 +322,14 @@ fn of_alerts() -> Router<Pages> {
         .route(
             "/dashboard/tenants/{id}/alerts/addresses/{address}",
             post(alerts::remove_any),
+        )
+        .route(
+            "/dashboard/tenants/{id}/alerts/destinations",
+            post(alerts::register_any),
+        )
+        .route(
+            "/dashboard/tenants/{id}/alerts/destinations/{destination}",
+            post(alerts::unregister_any),
         )
 }
 

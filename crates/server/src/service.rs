@@ -8,6 +8,7 @@
 use std::sync::Arc;
 
 use adapters::http::Policy;
+use domain::ceiling::Setter;
 use domain::destination::DestinationState;
 use domain::event::{MAX_DESTINATIONS, NewEvent};
 use domain::external_id::ExternalId;
@@ -106,6 +107,8 @@ pub struct Service {
     /// Whose places it takes while it reads: the caller's, whoever's things those are.
     asking: TenantId,
     ingest_limit: Option<IngestLimit>,
+    /// Who sets limits by it.
+    setter: Setter,
     /// What people read.
     reading: Reading,
     readings: Readings,
@@ -219,6 +222,7 @@ impl Service {
             tenant: engine::ports::DEFAULT_TENANT,
             asking: engine::ports::DEFAULT_TENANT,
             ingest_limit: None,
+            setter: ceilings::setter_of(engine::ports::DEFAULT_TENANT),
             readings: Readings::new(books.reading.at_once),
             reading: books.reading,
             manager: None,
@@ -226,14 +230,15 @@ impl Service {
     }
 
     /// The same for another tenant: everything that it does or shows is that
-    /// tenant's, and it takes events in no faster than this limit; `None` is
-    /// the usual one.
+    /// tenant's, it takes events in no faster than this limit (`None` is the usual one),
+    /// and limits are set by the tenant itself.
     #[must_use]
     pub fn of(&self, tenant: TenantId, ingest_limit: Option<IngestLimit>) -> Self {
         Self {
             tenant,
             asking: tenant,
             ingest_limit,
+            setter: ceilings::setter_of(tenant),
             ..self.clone()
         }
     }
@@ -343,7 +348,7 @@ impl Service {
         };
         self.check(&draft)?;
         let current = self.catalog.destination(self.tenant, found).await?;
-        ceilings::check_change(&current, &draft.limits)?;
+        self.check_limits(&current, &draft.limits)?;
         self.check_group(draft.limit_group.as_ref(), Some(found))
             .await?;
         let wanted = Wanted {
@@ -463,7 +468,7 @@ impl Service {
             let current = self.catalog.destination(self.tenant, id).await?;
             let limits = edit.limits.applied_to(current.limits);
             limits::validate(&limits)?;
-            ceilings::check_change(&current, &limits)?;
+            self.check_limits(&current, &limits)?;
             Some(limits)
         };
         let change = DestinationChange {

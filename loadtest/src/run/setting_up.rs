@@ -92,14 +92,8 @@ async fn try_again_soon(client: &mut Client, id: Uuid) -> anyhow::Result<()> {
 /// A tenant's key.
 async fn tenant(system: &System, name: &str) -> anyhow::Result<String> {
     let mut admin = Client::dial(system.address()).await?.with_key(&system.key);
-    let tenant = json!({"name": name, "tier": "enterprise"}).to_string();
-    let tenant = admin.ask("POST", "/v1/tenants", &tenant).await?;
-    let id: Uuid = serde_json::from_value(tenant["id"].clone()).context("read an id")?;
-    let scopes = json!({"scopes": ["ingest", "manage"]}).to_string();
-    let path = format!("/v1/tenants/{id}/keys");
-    let key = admin.ask("POST", &path, &scopes).await?;
-    let key = key["key"].as_str().context("a key has no text")?;
-    Ok(key.to_owned())
+    let (_, key) = admin.found(name, "enterprise").await?;
+    Ok(key)
 }
 
 /// How a limit is changed in mid-run.

@@ -293,6 +293,7 @@ macro_rules! backlog_contract {
             a_page_of_events_examines_so_many
             attempts_are_found_by_what_is_known_of_them
             attempts_are_found_by_their_status
+            events_are_found_by_the_status_of_an_attempt
             attempts_are_found_by_their_event
         );
         $crate::backlog_contract!(@module $world, replay:

@@ -190,6 +190,7 @@ macro_rules! tenant_contract {
             batches_are_held_to_the_ceiling_as_well
             the_store_refuses_what_the_domain_refuses
             what_was_granted_may_be_set
+            what_a_tenant_sets_itself_is_what_its_tier_gives_where_that_has_no_ceiling
             what_is_approved_is_in_force
         );
         $crate::tenant_contract!(@module $world, grants:

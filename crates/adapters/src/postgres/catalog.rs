@@ -44,6 +44,8 @@ row! {
         tier_shape: Option<String>,
         ceiling_per_second: Option<f64>,
         ceiling_numbers: Vec<Option<i32>>,
+        granted_per_second: Option<f64>,
+        granted_numbers: Vec<Option<i32>>,
         response_times: Ends,
         now: i64,
         pass_traceparent: bool,
@@ -75,15 +77,18 @@ impl Row {
             margin_cap: None,
             count: None,
         };
-        let limits = own.settings()?;
+        let (limits, tier) = (own.settings()?, tier.settings()?);
+        let most = ceiling(self.ceiling_per_second, &self.ceiling_numbers);
+        let granted = ceiling(self.granted_per_second, &self.granted_numbers);
         Ok(Destination {
             id: DestinationId(self.id),
             external_id: self.external_id.map(ExternalId::kept),
             tenant: TenantId(self.tenant_id),
             state: word("destinations", "state", self.id, &self.state)?,
             limits,
-            effective: limits.or_tier(&tier.settings()?),
-            ceiling: ceiling(self.ceiling_per_second, &self.ceiling_numbers),
+            effective: limits.or_tier(&tier),
+            ceiling: most,
+            own_ceiling: most.or_of_tier(&tier, &[granted, Ceiling::of_own(&limits)]),
             spread: spread(&self.response_times, self.now),
             pass_traceparent: self.pass_traceparent,
             handshake: word("destinations", "handshake", self.id, &self.handshake)?,
@@ -129,6 +134,8 @@ macro_rules! select {
         t.unlimited as tier_unlimited, t.shape as tier_shape,
         c.per_second as ceiling_per_second,
         array[c.at_once, c.in_flight, c.batch_events, c.batch_bytes] as ceiling_numbers,
+        d.granted_per_second,
+        array[d.granted_at_once, d.granted_in_flight] as granted_numbers,
         array[r.least_micros, micros(r.least_at), r.most_micros, micros(r.most_at)]
             as response_times,
         micros(clock_timestamp()) as now,

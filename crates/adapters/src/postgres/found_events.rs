@@ -41,14 +41,15 @@ const FIND: &str = "-- find_events
             and ($6::bigint is null or e.created_at >= from_micros($6))
             and ($7::bigint is null or e.created_at < from_micros($7))
             and ($12::text is null or strpos(e.id::text, $12) > 0)
-            and (($4::text is null and $13::uuid is null) or exists (
+            and (($4::text is null and $13::uuid is null and $14::integer is null) or exists (
                 select from (
-                    select l.state, l.destination_id from ledger_of(e.id) l
+                    select l.state, l.destination_id, l.status from ledger_of(e.id) l
                     union all
-                    select d.state, d.destination_id from deliveries_of(e.id) d
+                    select d.state, d.destination_id, null from deliveries_of(e.id) d
                 ) a
                 where ($4::text is null or a.state = $4)
                     and ($13::uuid is null or a.destination_id = $13)
+                    and ($14::integer is null or a.status = $14 or a.status / 100 = $14)
             )) as wanted
         from (
             (
@@ -81,6 +82,7 @@ const FIND: &str = "-- find_events
         select count(*) as attempts,
             case when $4::text is not null then count(*) filter (
                 where a.state = $4 and ($13::uuid is null or a.destination_id = $13)
+                    and ($14::integer is null or a.status = $14 or a.status / 100 = $14)
             ) end as matching,
             count(distinct a.destination_id) as destinations,
             (array_agg(a.destination_id))[1] as destination,
@@ -88,9 +90,10 @@ const FIND: &str = "-- find_events
             min(a.expires_at) filter (where a.state = 'waiting') as expires_at,
             (array_agg(a.state order by a.id desc))[1] as last
         from (
-            select l.id, l.state, l.destination_id, l.due_at, l.expires_at from ledger_of(n.id) l
+            select l.id, l.state, l.destination_id, l.status, l.due_at, l.expires_at
+            from ledger_of(n.id) l
             union all
-            select d.id, d.state, d.destination_id, d.due_at, d.expires_at
+            select d.id, d.state, d.destination_id, null, d.due_at, d.expires_at
             from deliveries_of(n.id) d
         ) a
     ) t on n.wanted
@@ -127,6 +130,7 @@ pub(super) async fn page(
         .bind(any.before.0)
         .bind(part)
         .bind(filter.destination.map(|destination| destination.0))
+        .bind(filter.status.map(|status| i32::from(status.number())))
         .fetch_all(pool)
         .await?;
     page_of(rows, limit)

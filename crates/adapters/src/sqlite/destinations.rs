@@ -28,7 +28,8 @@ const SELECT: &str = "
         d.pass_traceparent, (select now from store_clock),
         r.least_micros, r.least_at, r.most_micros, r.most_at, d.external_id,
         c.per_second, c.at_once, c.in_flight, d.filter, d.handshake, d.allowed_per_minute,
-        d.limit_group, c.batch_events, c.batch_bytes
+        d.limit_group, c.batch_events, c.batch_bytes, d.granted_per_second, d.granted_at_once,
+        d.granted_in_flight
     from destinations d
     join tenants n on n.id = d.tenant_id
     join tiers t on t.name = n.tier
@@ -371,6 +372,20 @@ fn destination(row: &Row<'_>) -> Result<Destination, Fault> {
         row: id.to_string(),
         problem: error.to_string(),
     })?;
+    let tier = tier_settings(row, 11)?;
+    let ceiling = Ceiling {
+        per_second: row.get(33)?,
+        at_once: row.get(34)?,
+        max_in_flight: row.get(35)?,
+        batch_events: row.get(40)?,
+        batch_bytes: row.get(41)?,
+    };
+    let granted = Ceiling {
+        per_second: row.get(42)?,
+        at_once: row.get(43)?,
+        max_in_flight: row.get(44)?,
+        ..Ceiling::default()
+    };
     Ok(Destination {
         id,
         external_id: row.get::<_, Option<String>>(32)?.map(ExternalId::kept),
@@ -384,14 +399,9 @@ fn destination(row: &Row<'_>) -> Result<Destination, Fault> {
             .map(Filter::stored),
         state: word(row, 24, ("destinations", "state"))?,
         limits,
-        effective: limits.or_tier(&tier_settings(row, 11)?),
-        ceiling: Ceiling {
-            per_second: row.get(33)?,
-            at_once: row.get(34)?,
-            max_in_flight: row.get(35)?,
-            batch_events: row.get(40)?,
-            batch_bytes: row.get(41)?,
-        },
+        effective: limits.or_tier(&tier),
+        ceiling,
+        own_ceiling: ceiling.or_of_tier(&tier, &[granted, Ceiling::of_own(&limits)]),
         spread: spread(row, 28, time(row, 27)?)?,
         pass_traceparent: row.get(26)?,
         handshake: word(row, 37, ("destinations", "handshake"))?,

@@ -2,7 +2,7 @@
 
 use domain::attempt::AttemptState;
 use domain::ids::{EventId, TenantId};
-use domain::search::{IdRange, Sought};
+use domain::search::{IdRange, Sought, SoughtStatus};
 use domain::time::Timestamp;
 use engine::ports::{EventFilter, EventPage, FoundEvent, MAX_EVENTS_EXAMINED};
 use rusqlite::{Row, Transaction};
@@ -22,16 +22,17 @@ const EVENTS: &str = "
         and (?6 is null or e.created_at >= ?6)
         and (?7 is null or e.created_at < ?7)
         and (?8 is null or instr(e.id, ?8) > 0)
-        and ((?9 is null and ?10 is null)
-            or exists (
+        and ((?9 is null and ?10 is null and ?11 is null)
+            or (?11 is null and exists (
                 select 1 from deliveries a indexed by deliveries_of_event
                 where a.event_id = e.id and (?9 is null or a.state = ?9)
                     and (?10 is null or a.destination_id = ?10)
-            )
+            ))
             or exists (
                 select 1 from ledger a indexed by ledger_of_event
                 where a.event_id = e.id and (?9 is null or a.state = ?9)
                     and (?10 is null or a.destination_id = ?10)
+                    and (?11 is null or a.status = ?11 or a.status / 100 = ?11)
             ))
     from events e indexed by events_of_tenant
     where e.tenant_id = ?1 and e.id >= ?2 and e.id < ?3 order by e.id desc limit ?4";
@@ -44,6 +45,7 @@ const EVENT: &str = "
         iif(?2 is null, null, (
             select count(*) from attempts a
             where a.event_id = ?1 and a.state = ?2 and (?3 is null or a.destination_id = ?3)
+                and (?4 is null or a.status = ?4 or a.status / 100 = ?4)
         )),
         (select count(distinct a.destination_id) from attempts a where a.event_id = ?1),
         (select a.destination_id from attempts a where a.event_id = ?1 limit 1),
@@ -86,6 +88,7 @@ pub(super) fn page(
         filter
             .destination
             .map(|destination| destination.to_string()),
+        filter.status.map(SoughtStatus::number),
     );
     let mut page = EventPage::default();
     let mut statement = tx.prepare_cached(EVENTS)?;
@@ -134,6 +137,7 @@ fn event(
         filter
             .destination
             .map(|destination| destination.to_string()),
+        filter.status.map(SoughtStatus::number),
     );
     first(tx, EVENT, params, |row| found(id, row))
 }

@@ -242,6 +242,9 @@ pub struct Destination {
     pub effective: LimitSettings,
     /// The most that may be set for it: its tier's ceiling, and what it was granted.
     pub ceiling: Ceiling,
+    /// The most that its tenant sets itself: the same, and what its tier gives, it was
+    /// granted or has where the tier has no ceiling.
+    pub own_ceiling: Ceiling,
     /// How much its response times differ, once that is measured: the margin of its
     /// windows, unless one is set.
     pub spread: Option<Spread>,

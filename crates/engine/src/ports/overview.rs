@@ -381,7 +381,10 @@ pub struct EventFilter {
     pub event_type: Option<String>,
     /// With an attempt in this state.
     pub state: Option<AttemptState>,
-    /// With an attempt at this destination; and in this state, if one is given.
+    /// With an attempt that was answered so; and in this state, if one is given.
+    pub status: Option<SoughtStatus>,
+    /// With an attempt at this destination; and in this state, and answered so, if they are
+    /// given.
     pub destination: Option<DestinationId>,
     /// Accepted then or later.
     pub since: Option<Timestamp>,

@@ -31,6 +31,8 @@ const MAX_REMEMBERED: usize = 10_000;
 pub struct Identity {
     /// For which tenant.
     pub tenant: TenantId,
+    /// Whose key it is, where it acts for another.
+    pub home: TenantId,
     /// What for.
     pub scopes: Scopes,
     /// With which key; `None` for the one that is configured.
@@ -95,6 +97,7 @@ impl Gate {
         if bool::from(self.configured[..].ct_eq(&offered_digest[..])) {
             return Ok(Some(Identity {
                 tenant: DEFAULT_TENANT,
+                home: DEFAULT_TENANT,
                 scopes: Scopes::ALL,
                 key: None,
                 ingest_limit: None,
@@ -113,6 +116,7 @@ impl Gate {
         self.memory().used.insert(id, Instant::now());
         Ok(Some(Identity {
             tenant: credential.tenant,
+            home: credential.tenant,
             scopes: credential.scopes,
             key: Some(id),
             ingest_limit: credential.ingest_per_second.and_then(IngestLimit::of),

@@ -137,6 +137,7 @@ impl Acting {
         };
         Ok(Identity {
             tenant: known.tenant,
+            home: key.home,
             scopes,
             key: key.key,
             ingest_limit: known.ingest_limit,

@@ -17,6 +17,7 @@ use super::problem::Problem;
 use super::{App, bulk, lists, rate};
 use crate::access::Identity;
 use crate::service::bulkhead::Place;
+use crate::service::ceilings::setter_of;
 use crate::service::rate::Limited;
 use crate::service::readings::Report;
 use crate::service::{Service, ServiceError, Tenancy, whose};
@@ -124,10 +125,12 @@ impl Caller {
     pub(super) fn service(&self) -> Service {
         let Identity {
             tenant,
+            home,
             ingest_limit,
             ..
         } = self.identity;
         let own = self.app.0.service.of(tenant, ingest_limit);
+        let own = own.set_by(setter_of(home));
         match self.looks_at {
             Some(other) => own.looking_at(other),
             None => own,

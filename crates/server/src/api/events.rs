@@ -454,6 +454,7 @@ pub(super) async fn list(
     let filter = EventFilter {
         event_type: page.event_type,
         state: page.state,
+        status: text::parsed_status("status", page.status.as_deref())?,
         destination: page.destination_id,
         since: text::parsed_time("since", page.since.as_deref())?,
         until: text::parsed_time("until", page.until.as_deref())?,

@@ -139,7 +139,11 @@ pub struct EventsPage {
     /// With an attempt in this state.
     #[param(schema_with = text::attempt_state)]
     pub state: Option<AttemptState>,
-    /// With an attempt at this destination, in `state` if that is given.
+    /// With an attempt that was answered with this HTTP status, or with one of a class:
+    /// `500`, `5xx`; in `state` if that is given.
+    #[param(pattern = "^[1-9]([0-9]{2}|xx)$")]
+    pub status: Option<String>,
+    /// With an attempt at this destination, in `state` and with `status` if they are given.
     #[param(value_type = Option<uuid::Uuid>)]
     pub destination_id: Option<DestinationId>,
     /// Accepted then or later.

@@ -3,13 +3,16 @@
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
+use domain::external_id::ExternalId;
 use http::Method;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::named::Named;
 use super::resend::{self, ToDestination};
 use super::sure::Sure;
-use crate::api::destinations::{CreatedDestination, Destination, Destinations};
+use crate::api::destinations::{Destination, Destinations};
+use crate::api::secrets::FirstSecret;
 use crate::client::{Client, ClientConfig};
 use crate::output::{self, Format};
 
@@ -39,6 +42,12 @@ pub enum Command {
         #[command(flatten)]
         connection: Connection,
     },
+    /// Create the destination that you call so, or make it into this one.
+    ///
+    /// What is not named is as of a new one, but for its state, its secrets, and what is
+    /// never shown again: headers, client certificate, OAuth2 client. Repeating it changes
+    /// nothing.
+    Put(Put),
     /// List destinations.
     List {
         #[command(flatten)]
@@ -157,6 +166,29 @@ pub enum Command {
     Resend(ToDestination),
 }
 
+#[derive(Debug, Args)]
+pub struct Put {
+    /// What you call it in your own books.
+    #[arg(value_name = "EXTERNAL_ID")]
+    pub called: ExternalId,
+    /// Where its requests go.
+    #[arg(value_name = "ENDPOINT")]
+    pub endpoint: String,
+    #[command(flatten)]
+    pub settings: Settings,
+    #[command(flatten)]
+    pub connection: Connection,
+}
+
+/// A destination, and what it signs with if it had to be created.
+#[derive(Serialize, Deserialize)]
+struct Made {
+    #[serde(flatten)]
+    destination: Destination,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    secret: Option<FirstSecret>,
+}
+
 /// Whom to talk to, and how to print.
 #[derive(Debug, Clone, Args)]
 pub struct Connection {
@@ -181,12 +213,9 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
             settings,
             connection,
         } => {
-            anyhow::ensure!(
-                !settings.clears_types(),
-                "--type none: a new destination has no types to clear; leave --type out"
-            );
-            create(with_endpoint(settings.json(), Some(endpoint)), &connection).await?;
+            make((Method::POST, PATH), (endpoint, &settings), &connection).await?;
         }
+        Command::Put(args) => put(args).await?,
         Command::List { connection } => {
             let destinations = list(&Client::new(&connection.client)?).await?;
             match connection.output {
@@ -283,15 +312,39 @@ async fn show_health(id: &Named, connection: &Connection) -> anyhow::Result<()> 
     health::print(&found, connection.output)
 }
 
-/// Creates it, and shows its secret: nobody will see that again.
-async fn create(body: Map<String, Value>, connection: &Connection) -> anyhow::Result<()> {
+async fn put(args: Put) -> anyhow::Result<()> {
+    let Put {
+        called,
+        endpoint,
+        settings,
+        connection,
+    } = args;
+    anyhow::ensure!(
+        settings.external_id.is_none(),
+        "--external-id: leave it out, the first argument says it"
+    );
+    let path = format!("{PATH}/{}", called.as_str());
+    make((Method::PUT, &path), (endpoint, &settings), &connection).await
+}
+
+/// Shows the secret of one that is created: nobody will see that again.
+async fn make(
+    (method, path): (Method, &str),
+    (endpoint, settings): (String, &Settings),
+    connection: &Connection,
+) -> anyhow::Result<()> {
+    anyhow::ensure!(
+        !settings.clears_types(),
+        "--type none: a new destination has no types to clear; leave --type out"
+    );
+    let body = with_endpoint(settings.json(), Some(endpoint));
     let client = Client::new(&connection.client)?;
-    let created: CreatedDestination = client.send(Method::POST, PATH, &body).await?;
+    let made: Made = client.send(method, path, &body).await?;
     match connection.output {
-        Format::Json => output::json(&created),
+        Format::Json => output::json(&made),
         Format::Table => {
-            print(&[created.destination], Format::Table)?;
-            match &created.secret.secret {
+            print(&[made.destination], Format::Table)?;
+            match made.secret.and_then(|first| first.secret) {
                 Some(secret) => output::line(&secret::shown_once(secret.expose())),
                 None => Ok(()),
             }

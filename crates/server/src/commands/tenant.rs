@@ -2,7 +2,8 @@
 
 use std::process::ExitCode;
 
-use clap::Subcommand;
+use clap::{Args, Subcommand};
+use domain::external_id::ExternalId;
 use http::Method;
 use serde_json::{Map, Value, json};
 
@@ -18,21 +19,22 @@ use crate::output::{self, Format};
 pub enum Command {
     /// Create a tenant.
     Create {
-        /// Its name, for people.
-        #[arg(value_name = "NAME")]
-        name: String,
+        #[command(flatten)]
+        new: New,
         /// What you call it in your own books.
         #[arg(long, value_name = "ID")]
         external_id: Option<String>,
-        /// Its plan tier.
-        #[arg(long, value_name = "TIER", default_value = "standard")]
-        tier: String,
-        /// Attempts of all its destinations queued and in flight at once.
-        #[arg(long, value_name = "N")]
-        max_in_flight: Option<u32>,
-        /// Events that it may hand in a second, at each API process.
-        #[arg(long, value_name = "N")]
-        ingest_per_second: Option<u32>,
+        #[command(flatten)]
+        connection: Connection,
+    },
+    /// Create the tenant that you call so, or make it into this one. Repeating it changes
+    /// nothing.
+    Put {
+        /// What you call it in your own books.
+        #[arg(value_name = "EXTERNAL_ID")]
+        called: ExternalId,
+        #[command(flatten)]
+        new: New,
         #[command(flatten)]
         connection: Connection,
     },
@@ -85,6 +87,32 @@ pub enum Command {
     },
 }
 
+#[derive(Debug, Args)]
+pub struct New {
+    /// Its name, for people.
+    #[arg(value_name = "NAME")]
+    pub name: String,
+    /// Its plan tier.
+    #[arg(long, value_name = "TIER", default_value = "standard")]
+    pub tier: String,
+    /// Attempts of all its destinations queued and in flight at once.
+    #[arg(long, value_name = "N")]
+    pub max_in_flight: Option<u32>,
+    /// Events that it may hand in a second, at each API process.
+    #[arg(long, value_name = "N")]
+    pub ingest_per_second: Option<u32>,
+}
+
+impl New {
+    /// As the API takes it, with this name of the caller's own, if it has one.
+    fn json(&self, external_id: Option<&str>) -> Value {
+        json!({
+            "name": self.name, "external_id": external_id, "tier": self.tier,
+            "max_in_flight": self.max_in_flight, "ingest_per_second": self.ingest_per_second,
+        })
+    }
+}
+
 const PATH: &str = "/v1/tenants";
 
 /// The most rows asked for at once.
@@ -94,20 +122,20 @@ const PAGE: usize = 1_000;
 pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Create {
-            name,
+            new,
             external_id,
-            tier,
-            max_in_flight,
-            ingest_per_second,
             connection,
         } => {
-            let body = json!({
-                "name": name, "external_id": external_id, "tier": tier, "max_in_flight": max_in_flight,
-                "ingest_per_second": ingest_per_second,
-            });
-            let client = Client::administering(&connection.client)?;
-            let created: Tenant = client.send(Method::POST, PATH, &body).await?;
-            print(&[created], connection.output)?;
+            let body = new.json(external_id.as_deref());
+            make((Method::POST, PATH), &body, &connection).await?;
+        }
+        Command::Put {
+            called,
+            new,
+            connection,
+        } => {
+            let (path, body) = (format!("{PATH}/{}", called.as_str()), new.json(None));
+            make((Method::PUT, &path), &body, &connection).await?;
         }
         Command::List { connection } => {
             let tenants = list(&Client::administering(&connection.client)?).await?;
@@ -159,6 +187,16 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
         } => delete(&id, sure, &connection).await?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+async fn make(
+    (method, path): (Method, &str),
+    body: &Value,
+    connection: &Connection,
+) -> anyhow::Result<()> {
+    let client = Client::administering(&connection.client)?;
+    let made: Tenant = client.send(method, path, body).await?;
+    print(&[made], connection.output)
 }
 
 async fn delete(id: &Named, sure: Sure, connection: &Connection) -> anyhow::Result<()> {

@@ -1,25 +1,28 @@
-//! When people are told of a tenant as a whole, and who is: by mail or in a chat.
+//! When people are told of a tenant as a whole, and who is: by mail, in a chat, or by a
+//! destination.
 //!
 //! A tenant's own page, and for operators that of any tenant, by the same functions as
-//! `/v1/alerts` and `/v1/notice-addresses`.
+//! `/v1/alerts`, `/v1/notice-addresses` and `/v1/operational-destinations`.
 
 use std::time::Duration;
 
 use axum::extract::{Path, State};
 use axum::response::{Html, IntoResponse, Redirect, Response};
 use domain::access::Scope;
-use domain::ids::{NoticeAddressId, TenantId};
+use domain::ids::{DestinationId, NoticeAddressId, TenantId};
 use domain::notices::{DEFAULT_EVERY, NoticeAddress, NoticeForm};
-use domain::operations::{OperationalScope, OperationalType};
+use domain::operations::{OperationalDestination, OperationalScope, OperationalType};
 use domain::watch::{TenantAlerts, TenantWatch};
-use engine::ports::{DEFAULT_TENANT, TenantAlertsChange};
+use engine::ports::{DEFAULT_TENANT, Registration, TenantAlertsChange};
 use zeroize::Zeroizing;
 
+use super::destination::parsed;
 use super::frame::{Frame, rendered};
+use super::names::Names;
 use super::refused::Refused;
 use super::sure::{self, Question};
 use super::visitor::{Posted, Visitor};
-use super::{Asked, Pages, typed, words};
+use super::{Asked, Pages, searched, typed, words};
 use crate::hidden::Hidden;
 use crate::service::Service;
 use crate::service::notices::AddressDraft;
@@ -93,16 +96,43 @@ impl From<NoticeAddress> for Line {
             id: found.id,
             form: in_words(found.form),
             address: found.shown,
-            of: match found.scope {
-                OperationalScope::Tenant => "this tenant",
-                OperationalScope::Installation => "all tenants",
-            },
-            types: match found.event_types.is_empty() {
-                true => "all".to_owned(),
-                false => found.event_types.join(", "),
-            },
+            of: of(found.scope),
+            types: types(&found.event_types),
             every: words::span(found.every),
         }
+    }
+}
+
+/// A destination that is told.
+struct Registered {
+    id: DestinationId,
+    name: String,
+    of: &'static str,
+    types: String,
+}
+
+impl Registered {
+    fn of(found: &OperationalDestination, names: &Names) -> Self {
+        Self {
+            id: found.destination,
+            name: names.name(found.destination),
+            of: of(found.scope),
+            types: types(&found.event_types),
+        }
+    }
+}
+
+const fn of(scope: OperationalScope) -> &'static str {
+    match scope {
+        OperationalScope::Tenant => "this tenant",
+        OperationalScope::Installation => "all tenants",
+    }
+}
+
+fn types(all: &[String]) -> String {
+    match all.is_empty() {
+        true => "all".to_owned(),
+        false => all.join(", "),
     }
 }
 
@@ -116,6 +146,7 @@ struct Page {
     /// What is so now, and since when.
     now: Vec<(&'static str, String)>,
     lines: Vec<Line>,
+    registered: Vec<Registered>,
     types: [&'static str; OperationalType::ALL.len()],
     forms: [(&'static str, &'static str); NoticeForm::ALL.len()],
     pauses: [(&'static str, u64); 4],
@@ -142,6 +173,18 @@ pub(super) async fn remove_own(
     posted: Posted,
 ) -> Result<Response, Refused> {
     remove(&pages, Whose::own(&posted.visitor), (&id, &posted)).await
+}
+
+pub(super) async fn register_own(State(pages): Asked, posted: Posted) -> Result<Redirect, Refused> {
+    register(&pages, Whose::own(&posted.visitor), &posted).await
+}
+
+pub(super) async fn unregister_own(
+    State(pages): Asked,
+    Path(id): Path<String>,
+    posted: Posted,
+) -> Result<Redirect, Refused> {
+    unregister(&pages, Whose::own(&posted.visitor), (&id, &posted)).await
 }
 
 pub(super) async fn show(
@@ -178,11 +221,30 @@ pub(super) async fn remove_any(
     remove(&pages, whose, (&id, &posted)).await
 }
 
+pub(super) async fn register_any(
+    State(pages): Asked,
+    Path(tenant): Path<String>,
+    posted: Posted,
+) -> Result<Redirect, Refused> {
+    register(&pages, Whose::any(&posted.visitor, &tenant)?, &posted).await
+}
+
+pub(super) async fn unregister_any(
+    State(pages): Asked,
+    Path((tenant, id)): Path<(String, String)>,
+    posted: Posted,
+) -> Result<Redirect, Refused> {
+    let whose = Whose::any(&posted.visitor, &tenant)?;
+    unregister(&pages, whose, (&id, &posted)).await
+}
+
 async fn page(pages: &Pages, visitor: &Visitor, whose: Whose) -> Result<Html<String>, Refused> {
     let tenant = pages.0.app.tenancy().tenant(whose.tenant).await?;
     let service = whose.service(pages);
     let alerts = service.tenant_alerts().await?;
     let addresses = service.addresses().await?;
+    let registered = service.operational_destinations().await?;
+    let names = Names::of(pages, registered.iter().map(|one| one.destination)).await?;
     rendered(&Page {
         frame: Frame::of(pages, visitor, ("Alerts", PART)).await?,
         tenant: tenant.name,
@@ -190,6 +252,9 @@ async fn page(pages: &Pages, visitor: &Visitor, whose: Whose) -> Result<Html<Str
         settings: alerts.settings,
         now: raised(&alerts.watch),
         lines: addresses.into_iter().map(Line::from).collect(),
+        registered: (registered.iter())
+            .map(|one| Registered::of(one, &names))
+            .collect(),
         types: OperationalType::ALL.map(OperationalType::as_str),
         forms: NoticeForm::ALL.map(|form| (form.as_str(), in_words(form))),
         pauses: PAUSES,
@@ -235,7 +300,8 @@ async fn change(pages: &Pages, whose: Whose, posted: &Posted) -> Result<Redirect
     Ok(Redirect::to(&whose.path))
 }
 
-async fn add(pages: &Pages, whose: Whose, posted: &Posted) -> Result<Redirect, Refused> {
+/// Of whom somebody is to be told, and what.
+fn wanted(posted: &Posted) -> Result<Registration, Refused> {
     let Posted {
         visitor, fields, ..
     } = posted;
@@ -247,16 +313,48 @@ async fn add(pages: &Pages, whose: Whose, posted: &Posted) -> Result<Redirect, R
     if scope == OperationalScope::Installation {
         visitor.needs(Scope::Admin)?;
     }
+    let ticked = |one: &OperationalType| fields.has(&format!("{TYPE}{}", one.as_str()));
+    Ok(Registration {
+        scope,
+        event_types: OperationalType::ALL.into_iter().filter(ticked).collect(),
+    })
+}
+
+async fn register(pages: &Pages, whose: Whose, posted: &Posted) -> Result<Redirect, Refused> {
+    let wanted = wanted(posted)?;
+    let typed = posted.fields.text("told");
+    let found = searched::destination(pages, whose.tenant, typed).await?;
+    let id = found.ok_or_else(|| Refused::invalid("destination: say which is told"))?;
+    whose
+        .service(pages)
+        .register_operational(id, wanted)
+        .await?;
+    Ok(Redirect::to(&whose.path))
+}
+
+async fn unregister(
+    pages: &Pages,
+    whose: Whose,
+    (id, posted): (&str, &Posted),
+) -> Result<Redirect, Refused> {
+    posted.visitor.needs(Scope::Manage)?;
+    let id = parsed(id)?;
+    whose.service(pages).unregister_operational(id).await?;
+    Ok(Redirect::to(&whose.path))
+}
+
+async fn add(pages: &Pages, whose: Whose, posted: &Posted) -> Result<Redirect, Refused> {
+    let Registration { scope, event_types } = wanted(posted)?;
+    let fields = &posted.fields;
     let form = fields.get("form").unwrap_or_default();
     let form = (NoticeForm::ALL.into_iter()).find(|one| one.as_str() == form);
-    let ticked = |one: &OperationalType| fields.has(&format!("{TYPE}{}", one.as_str()));
     let pause: Option<u32> = typed::number(fields, "every_seconds")?;
     let address = fields.get("address").unwrap_or_default();
     let draft = AddressDraft {
         form: form.ok_or_else(|| Refused::invalid("form: must be email or slack"))?,
         address: Hidden::new(Zeroizing::new(address.to_owned())),
         scope,
-        event_types: OperationalType::ALL.into_iter().filter(ticked).collect(),
+        event_types,
         every: pause.map_or(DEFAULT_EVERY, |seconds| Duration::from_secs(seconds.into())),
     };
     whose.service(pages).register_address(draft).await?;

@@ -6,23 +6,24 @@
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
 use domain::access::Scope;
-use domain::ceiling::{Ceiling, LargerBatches};
+use domain::ceiling::LargerBatches;
 use domain::destination::DestinationState;
 use domain::ids::DestinationId;
 use domain::policy::{LimitSettings, Rate};
 use engine::ports::Destination;
+use http::StatusCode;
 
-use super::destination::{Beside, done, page, parsed};
+use super::destination::{Beside, done, page, parsed, values};
 use super::refused::Refused;
 use super::sure::{self, Question};
-use super::visitor::{Fields, Posted, Visitor};
+use super::visitor::{Fields, Posted};
 use super::{Asked, Pages, preview, typed, words};
 use crate::service::{DestinationEdit, LimitsChange};
 
 /// Up to here, what waits is counted.
 const COUNTED: u32 = 100_000;
 
-pub(super) const NUMBERS: [&str; 6] = [
+const NUMBERS: [&str; 6] = [
     "per_second",
     "per_minute",
     "per_hour",
@@ -31,11 +32,23 @@ pub(super) const NUMBERS: [&str; 6] = [
     "max_in_flight",
 ];
 
+/// What else the form has.
+const OTHERS: [&str; 6] = [
+    "shape",
+    "unlimited",
+    "safety_margin",
+    "margin_cap",
+    "count",
+    typed::WAS,
+];
+
 pub(super) async fn limits(
     State(pages): Asked,
     Path(id): Path<String>,
     Posted {
-        visitor, fields, ..
+        visitor,
+        mut fields,
+        ..
     }: Posted,
 ) -> Result<Response, Refused> {
     visitor.needs(Scope::Manage)?;
@@ -44,11 +57,19 @@ pub(super) async fn limits(
     let change = change(&fields)?;
     let settings = change.applied_to(destination.limits);
     (settings.validate()).map_err(|invalid| Refused::invalid(invalid.to_string()))?;
-    let ceiling = ceiling(&pages, &visitor, &destination).await?;
-    let is_above = ceiling.check(&settings).is_err();
+    let now = values(&destination.limits);
+    if let Err(refused) = typed::unchanged(&mut fields, &now, &["unlimited"]) {
+        let beside = Beside {
+            refused: Some((settings, refused.said()?)),
+            ..Beside::default()
+        };
+        let told = page(&pages, &visitor, id, beside).await?;
+        return Ok((StatusCode::CONFLICT, told).into_response());
+    }
+    let service = pages.service(visitor.tenant()).set_by(visitor.setter());
+    let is_above = service.check_limits(&destination, &settings).is_err();
     let is_asked_for = is_above && !visitor.is_operator();
     if fields.has("preview") {
-        let service = pages.service(visitor.tenant());
         // It changes nothing, and waits for a place among the reports.
         let visitor = visitor.without_place();
         let preview = preview::of(&service, &destination, (change, is_asked_for), &fields).await?;
@@ -64,23 +85,19 @@ pub(super) async fn limits(
     }
     if is_asked_for {
         let note = fields.get("note").unwrap_or_default().to_owned();
-        let service = pages.service(visitor.tenant());
         let wanted = (change, LargerBatches::default());
         service.request_limits(id, wanted, note).await?;
         return Ok(done(id, "requested"));
     }
     if is_above {
-        pages.service(visitor.tenant()).grant(id, settings).await?;
+        service.grant(id, settings).await?;
         return Ok(done(id, "limits"));
     }
     let edit = DestinationEdit {
         limits: change,
         ..DestinationEdit::default()
     };
-    pages
-        .service(visitor.tenant())
-        .change_destination(id, edit)
-        .await?;
+    service.change_destination(id, edit).await?;
     Ok(done(id, "limits"))
 }
 
@@ -104,7 +121,6 @@ async fn pausing(
     let id = destination.id;
     let waiting = waiting(pages, id).await?;
     let name = destination.called();
-    let names = NUMBERS.into_iter().chain(["shape"]);
     Ok(Question {
         asks: format!("Pause {name} with a limit of 0?"),
         does: vec![
@@ -115,7 +131,7 @@ async fn pausing(
             ),
         ],
         action: format!("/dashboard/destinations/{id}/limits"),
-        fields: (names.filter_map(|name| Some((name, fields.get(name)?.to_owned())))).collect(),
+        fields: again(fields),
         button: "Pause it",
         back: format!("/dashboard/destinations/{id}"),
     })
@@ -128,7 +144,7 @@ pub(super) async fn waiting(pages: &Pages, id: DestinationId) -> Result<String, 
     Ok(words::count(waiting, COUNTED))
 }
 
-/// All of the form: what is empty is cleared.
+/// All of the form: what is empty is cleared, and a box that is not ticked is off.
 fn change(fields: &Fields) -> Result<LimitsChange, Refused> {
     let mut numbers = [None; 6];
     for (number, name) in numbers.iter_mut().zip(NUMBERS) {
@@ -151,35 +167,28 @@ fn change(fields: &Fields) -> Result<LimitsChange, Refused> {
         burst,
         max_in_flight,
         shape: shape.map(Some),
-        unlimited: None,
-        safety_margin: None,
-        margin_cap: None,
-        count: None,
+        unlimited: Some(fields.has("unlimited")),
+        safety_margin: said(fields, "safety_margin", typed::decimal)?,
+        margin_cap: said(fields, "margin_cap", typed::decimal)?,
+        count: said(fields, "count", typed::count)?,
     })
 }
 
-/// The most that the visitor sets himself, where he is no operator: the destination's
-/// ceiling, and what his tier gives where that has none.
-pub(super) async fn ceiling(
-    pages: &Pages,
-    visitor: &Visitor,
-    destination: &Destination,
-) -> Result<Ceiling, Refused> {
-    if visitor.is_operator() {
-        let has = Ceiling::of_own(&destination.limits);
-        return Ok(destination.ceiling.raised_to(has));
-    }
-    let tenancy = pages.0.app.tenancy();
-    let tenant = tenancy.tenant(visitor.tenant()).await?;
-    let tiers = tenancy.tiers().await?;
-    let tier = tiers.into_iter().find(|tier| tier.name == tenant.tier);
-    let gives = tier.map(|tier| tier.limits).unwrap_or_default();
-    let most = match destination.ceiling.is_of_limits() {
-        true => destination.ceiling,
-        false => Ceiling::of(&gives),
-    };
-    // What it has already may be of before, or granted.
-    Ok(most.raised_to(Ceiling::of_own(&destination.limits)))
+/// Of a form that has no such field nothing is said.
+fn said<T>(
+    fields: &Fields,
+    name: &str,
+    parsed: impl Fn(&Fields, &str) -> Result<T, Refused>,
+) -> Result<Option<T>, Refused> {
+    fields.has(name).then(|| parsed(fields, name)).transpose()
+}
+
+/// What the form says of limits, to send it again.
+pub(super) fn again(fields: &Fields) -> Vec<(&'static str, String)> {
+    let names = NUMBERS.into_iter().chain(OTHERS);
+    let has = names.filter(|name| fields.has(name));
+    has.map(|name| (name, fields.text(name).to_owned()))
+        .collect()
 }
 
 pub(super) async fn state(

@@ -380,6 +380,7 @@ mod tests {
             limits: LimitSettings::default(),
             effective: LimitSettings::default(),
             ceiling: domain::ceiling::Ceiling::default(),
+            own_ceiling: domain::ceiling::Ceiling::default(),
             spread: None,
             pass_traceparent: false,
             handshake: Handshake::None,

@@ -8,6 +8,7 @@ use axum::response::{Html, IntoResponse, Redirect, Response};
 use domain::destination::DestinationState;
 use domain::filter::Filter;
 use domain::ids::{AttemptId, DestinationId, TenantId};
+use domain::limit::Count;
 use domain::policy::LimitSettings;
 use domain::time::Timestamp;
 use engine::ports::{AttemptView, Destination, LimitHistory};
@@ -25,7 +26,7 @@ use super::refused::Refused;
 use super::secrets::{self, OVERLAPS};
 use super::standing::{self, Standing};
 use super::typed::Number;
-use super::visitor::Visitor;
+use super::visitor::{Fields, Visitor};
 use super::words::{self, NONE};
 use super::{Asked, Pages, live, resend, statistics, typed};
 use crate::service::Described;
@@ -60,10 +61,19 @@ struct Page {
     statistics: [statistics::Line; 2],
     latency: Latency,
     size: String,
+    /// What is wrong with the limits that were typed.
+    problem: Option<String>,
+    /// With what the form of limits was filled.
+    was: String,
     limits: Vec<Number>,
     inherits: bool,
     shape: &'static str,
     shapes: [(&'static str, &'static str); 3],
+    unlimited: bool,
+    /// How much longer its windows are.
+    margins: [Number; 2],
+    count: &'static str,
+    counts: [(&'static str, &'static str); 2],
     lasts: [preview::Last; 4],
     last: &'static str,
     ceiling: String,
@@ -160,6 +170,8 @@ pub(super) struct Beside {
     /// How much the bars show.
     pub(super) over: Over,
     pub(super) preview: Option<Preview>,
+    /// Limits that were typed and not taken, and why.
+    pub(super) refused: Option<(LimitSettings, String)>,
     pub(super) new_secret: Option<String>,
     pub(super) notice: String,
 }
@@ -169,6 +181,7 @@ impl Default for Beside {
         Self {
             over: Over::of(""),
             preview: None,
+            refused: None,
             new_secret: None,
             notice: String::new(),
         }
@@ -236,12 +249,11 @@ pub(super) async fn page(
     let history = (pages.0.catalog)
         .limits_within(id, (Timestamp::from_micros(0), None), HISTORY)
         .await?;
-    let service = pages.service(tenant);
+    let service = pages.service(tenant).set_by(visitor.setter());
     let described = service.destination(id).await?;
-    let shown = beside
-        .preview
-        .as_ref()
-        .map_or(destination.limits, |preview| preview.settings);
+    let (as_typed, problem) = beside.refused.unzip();
+    let previewed = beside.preview.as_ref().map(|preview| preview.settings);
+    let shown = previewed.or(as_typed).unwrap_or(destination.limits);
     let one = standing(pages, destination.clone()).await?;
     let frame = Frame::of(pages, visitor, (&one.name, "/dashboard")).await?;
     rendered(&Page {
@@ -256,15 +268,21 @@ pub(super) async fn page(
         statistics: statistics::lines(&service.statistics(id).await?),
         latency: latency::draw(pages, id).await?,
         size: format!("0 0 {} {}", chart::WIDTH, chart::HEIGHT),
+        problem,
+        was: typed::version(&values(&destination.limits)),
         limits: fields(&shown),
         inherits: shown.inherits(),
         shape: shown.shape.unwrap_or_default().as_str(),
         shapes: typed::SHAPES,
+        unlimited: shown.unlimited,
+        margins: margins(&shown),
+        count: count(&shown),
+        counts: typed::COUNTS,
         lasts: preview::LASTS,
         last: (beside.preview.as_ref()).map_or(preview::DEFAULT, |preview| preview.last),
         ceiling: match visitor.is_operator() {
             true => String::new(),
-            false => words::ceiling(&super::change::ceiling(pages, visitor, &destination).await?),
+            false => words::ceiling(&service.most(&destination)),
         },
         history: history.iter().rev().map(entry).collect(),
         attempts: attempts.into_iter().map(Line::from).collect(),
@@ -287,6 +305,41 @@ async fn standing(pages: &Pages, destination: Destination) -> Result<Standing, R
     let found = standing::of(pages, destination.tenant, vec![destination]).await?;
     let one = found.into_iter().next();
     one.ok_or_else(|| Refused::not_found("destination"))
+}
+
+/// What the form of limits is filled with.
+pub(super) fn values(limits: &LimitSettings) -> Fields {
+    let numbers = fields(limits).into_iter().chain(margins(limits));
+    let numbers = numbers.map(|one| (one.name, one.value));
+    let shape = limits.shape.unwrap_or_default().as_str();
+    let words = [("shape", shape), ("count", count(limits))];
+    let words = words.map(|(name, word)| (name, word.to_owned()));
+    let unlimited = limits.unlimited.then(|| ("unlimited", "yes".to_owned()));
+    numbers.chain(words).chain(unlimited).collect()
+}
+
+fn margins(limits: &LimitSettings) -> [Number; 2] {
+    let field = |name, label, part: Option<f64>| Number {
+        name,
+        label,
+        value: typed::shown(part),
+    };
+    [
+        field(
+            "safety_margin",
+            "margin, a part of the period",
+            limits.safety_margin,
+        ),
+        field("margin_cap", "at most, if measured", limits.margin_cap),
+    ]
+}
+
+/// As the form has it: that a request counts until its start need not be said.
+const fn count(limits: &LimitSettings) -> &'static str {
+    match limits.count {
+        Some(Count::Response) => Count::Response.as_str(),
+        Some(Count::Start) | None => "",
+    }
 }
 
 fn fields(limits: &LimitSettings) -> Vec<Number> {

@@ -30,6 +30,7 @@ pub(super) struct Wanted {
     text: String,
     r#type: String,
     state: String,
+    status: String,
     destination: String,
     since: String,
     until: String,
@@ -42,6 +43,7 @@ impl Wanted {
         Ok(EventFilter {
             event_type: owned(&self.r#type),
             state: self.state.parse().ok(),
+            status: searched::status(&self.status)?,
             since: searched::time("since", &self.since)?,
             until: searched::time("until", &self.until)?,
             text: owned(&self.text),
@@ -50,10 +52,11 @@ impl Wanted {
     }
 
     fn query(&self, before: EventId) -> String {
-        let typed: [(&str, &str); 6] = [
+        let typed: [(&str, &str); 7] = [
             ("text", &self.text),
             ("type", &self.r#type),
             ("state", &self.state),
+            ("status", &self.status),
             ("destination", &self.destination),
             ("since", &self.since),
             ("until", &self.until),
@@ -66,6 +69,7 @@ impl Wanted {
         let others = [
             &self.r#type,
             &self.state,
+            &self.status,
             &self.destination,
             &self.since,
             &self.until,

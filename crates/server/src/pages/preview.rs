@@ -8,11 +8,10 @@ use domain::policy::LimitSettings;
 use domain::what_if::Summary;
 use engine::ports::Destination;
 
-use super::change::NUMBERS;
-use super::chart;
 use super::refused::Refused;
 use super::visitor::Fields;
 use super::words::{self, NONE};
+use super::{change, chart};
 use crate::service::{LimitsChange, Plan, PlanDraft, Service};
 
 /// How much of the past is replayed: seconds, and words.
@@ -53,7 +52,7 @@ pub(super) struct Preview {
 pub(super) async fn of(
     service: &Service,
     destination: &Destination,
-    (change, is_above): (LimitsChange, bool),
+    (limits, is_above): (LimitsChange, bool),
     fields: &Fields,
 ) -> Result<Preview, Refused> {
     let asked = fields.get("last").unwrap_or(DEFAULT);
@@ -61,13 +60,12 @@ pub(super) async fn of(
     let (last, last_words) = last.ok_or_else(|| Refused::invalid("last: no such time"))?;
     let seconds = last.parse().unwrap_or_default();
     let draft = PlanDraft {
-        change,
+        change: limits,
         last: Duration::from_secs(seconds),
     };
     let (turn, _wanted) = service.report().await?;
     let plan = service.plan(destination.id, draft, &turn).await?;
-    let settings = change.applied_to(destination.limits);
-    let names = NUMBERS.into_iter().chain(["shape"]);
+    let settings = limits.applied_to(destination.limits);
     let (svg, scale) = chart::compared([&plan.actual_curve, &plan.replayed_curve]);
     Ok(Preview {
         settings,
@@ -79,9 +77,7 @@ pub(super) async fn of(
         last,
         last_words,
         is_above,
-        fields: names
-            .map(|name| (name, fields.get(name).unwrap_or_default().to_owned()))
-            .collect(),
+        fields: change::again(fields),
     })
 }
 

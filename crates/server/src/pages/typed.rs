@@ -6,7 +6,7 @@ use std::fmt::Display;
 use std::str::FromStr;
 
 use domain::external_id::{ExternalId, InvalidExternalId};
-use domain::limit::Shape;
+use domain::limit::{Count, Shape};
 use http::StatusCode;
 
 use askama::Template;
@@ -62,6 +62,18 @@ pub(super) fn decimal(fields: &Fields, name: &str) -> Result<Option<f64>, Refuse
 pub(super) fn shape(fields: &Fields) -> Result<Option<Shape>, Refused> {
     let shape = fields.get("shape").map(str::parse).transpose();
     shape.map_err(|_unknown| Refused::invalid("shape: no such shape"))
+}
+
+/// Until when a request counts, in words; the first is what holds where nothing is said.
+pub(super) const COUNTS: [(&str, &str); 2] = [
+    ("", "its start"),
+    (Count::Response.as_str(), "the end of its answer"),
+];
+
+/// Until when a request counts, if that is said.
+pub(super) fn count(fields: &Fields, name: &str) -> Result<Option<Count>, Refused> {
+    let count = fields.get(name).map(str::parse).transpose();
+    count.map_err(|_unknown| Refused::invalid(format!("{name}: must be response, or empty")))
 }
 
 /// What somebody calls it in his own books, if he does.

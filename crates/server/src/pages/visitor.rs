@@ -18,6 +18,7 @@ use std::sync::Arc;
 
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use domain::access::Scope;
+use domain::ceiling::Setter;
 use domain::ids::TenantId;
 use engine::ports::{Session, Thing};
 use http::request::Parts;
@@ -31,6 +32,7 @@ use crate::access::key::{digest, hex};
 use crate::api::body;
 use crate::service::ServiceError;
 use crate::service::bulkhead::Place;
+use crate::service::ceilings::setter_of;
 use crate::service::whose;
 
 /// A visitor with a session.
@@ -101,6 +103,16 @@ impl Visitor {
     /// Who came by a link: a customer, whose platform is somebody else.
     pub(super) fn is_guest(&self) -> bool {
         is_guest(&self.session)
+    }
+
+    /// Who sets limits on the page: an operator wherever he looks, and a guest for his
+    /// tenant, whose ever that is.
+    pub(super) fn setter(&self) -> Setter {
+        match (self.is_operator(), self.is_guest()) {
+            (true, _) => Setter::Operator,
+            (false, true) => Setter::Tenant,
+            (false, false) => setter_of(self.home()),
+        }
     }
 
     /// Whether limits may be set above the ceiling of the tier.

@@ -1,8 +1,8 @@
 //! The ceiling of what a tenant sets: what is above it is asked for, and granted or not.
 
 use domain::batch::{self, BatchSettings};
-use domain::ceiling::{Ceiling, Excess, LargerBatches};
-use domain::ids::DestinationId;
+use domain::ceiling::{Ceiling, Excess, LargerBatches, Setter};
+use domain::ids::{DestinationId, TenantId};
 use domain::policy::LimitSettings;
 use engine::ports::{
     DEFAULT_TENANT, Destination, LimitRequest, LimitRequestState, NewDestinationsRequest,
@@ -24,28 +24,19 @@ pub const MAX_LIMIT_REQUESTS: u32 = 200;
 /// What to do about what is above a ceiling.
 const ASK: &str = "of the tenant's tier: ask for it with a limit request";
 
+/// Who sets what a tenant's keys and resources do. The first tenant is the installation's
+/// own, and so are they.
+pub(crate) fn setter_of(tenant: TenantId) -> Setter {
+    match tenant == DEFAULT_TENANT {
+        true => Setter::Operator,
+        false => Setter::Tenant,
+    }
+}
+
 /// Refuses what is above, in words that say what to do about it.
 pub(super) fn check(ceiling: &Ceiling, limits: &LimitSettings) -> Result<(), ServiceError> {
     (ceiling.check(limits))
         .map_err(|excess| ServiceError::invalid("limits", format!("{excess} {ASK}")))
-}
-
-/// The same of a destination that is there. What it has may be above, of before the ceiling,
-/// and stays as long as nothing of it is changed that a ceiling is of.
-pub(super) fn check_change(
-    current: &Destination,
-    limits: &LimitSettings,
-) -> Result<(), ServiceError> {
-    let margins_and_count = LimitSettings {
-        safety_margin: current.limits.safety_margin,
-        margin_cap: current.limits.margin_cap,
-        count: current.limits.count,
-        ..*limits
-    };
-    match margins_and_count == current.limits {
-        true => Ok(()),
-        false => check(&current.ceiling, limits),
-    }
 }
 
 /// The same of batches.
@@ -60,6 +51,41 @@ fn check_batches(ceiling: &Ceiling, batches: &BatchSettings) -> Result<(), Servi
 }
 
 impl Service {
+    /// The same, and whoever this is sets limits by it.
+    #[must_use]
+    pub fn set_by(self, setter: Setter) -> Self {
+        Self { setter, ..self }
+    }
+
+    /// The most that is set through this for a destination that is there.
+    #[must_use]
+    pub const fn most(&self, destination: &Destination) -> Ceiling {
+        match self.setter {
+            Setter::Operator => destination.ceiling,
+            Setter::Tenant => destination.own_ceiling,
+        }
+    }
+
+    /// Refuses limits of a destination that is there which are above that. What it has may
+    /// be above, of before the ceiling, and stays as long as nothing of it is changed that a
+    /// ceiling is of.
+    pub fn check_limits(
+        &self,
+        current: &Destination,
+        limits: &LimitSettings,
+    ) -> Result<(), ServiceError> {
+        let margins_and_count = LimitSettings {
+            safety_margin: current.limits.safety_margin,
+            margin_cap: current.limits.margin_cap,
+            count: current.limits.count,
+            ..*limits
+        };
+        match margins_and_count == current.limits {
+            true => Ok(()),
+            false => check(&self.most(current), limits),
+        }
+    }
+
     /// Refuses batches above the destination's ceiling. Those that it has stay.
     pub async fn check_batch_ceiling(
         &self,
@@ -84,14 +110,21 @@ impl Service {
 
     /// What a new destination of the tenant may have.
     pub async fn ceiling(&self) -> Result<Ceiling, ServiceError> {
-        if self.tenant == DEFAULT_TENANT {
+        let is_bound = self.tenant != DEFAULT_TENANT;
+        if !is_bound && self.setter == Setter::Operator {
             return Ok(Ceiling::default());
         }
-        Ok(self
-            .tier()
-            .await?
-            .map(|tier| tier.ceiling)
-            .unwrap_or_default())
+        let Some(tier) = self.tier().await? else {
+            return Ok(Ceiling::default());
+        };
+        let ceiling = match is_bound {
+            true => tier.ceiling,
+            false => Ceiling::default(),
+        };
+        Ok(match self.setter {
+            Setter::Operator => ceiling,
+            Setter::Tenant => ceiling.or_of_tier(&tier.limits, &[]),
+        })
     }
 
     /// Asks for other limits of a destination, for larger batches, or for both. Of what was

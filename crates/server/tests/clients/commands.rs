@@ -70,6 +70,57 @@ fn what_ends_a_thing_answers_in_json_as_well() {
 }
 
 #[test]
+fn what_is_put_twice_is_one_thing_and_shows_its_secret_once() {
+    let site = Site::start();
+    let tenant = |tier| {
+        json(
+            &site,
+            &["tenant", "put", "customer-7", "Acme", "--tier", tier],
+        )
+    };
+    let (first, again) = (tenant("free"), tenant("standard"));
+    let told = |of: &Value| {
+        (
+            of["id"].clone(),
+            of["external_id"].clone(),
+            of["tier"].clone(),
+        )
+    };
+    let called = Value::from("customer-7");
+    assert_eq!(
+        told(&first),
+        (first["id"].clone(), called.clone(), "free".into())
+    );
+    assert_eq!(
+        told(&again),
+        (first["id"].clone(), called, "standard".into())
+    );
+
+    let endpoint = "http://127.0.0.1:9/";
+    let put = ["destination", "put", "ep-7", endpoint];
+    let made = json(&site, &[&put[..], &["--per-second", "5"]].concat());
+    assert!(made["secret"]["secret"].is_string(), "{made}");
+    assert_eq!(
+        (&made["external_id"], &made["limits"]["per_second"]),
+        (&Value::from("ep-7"), &Value::from(5))
+    );
+    let again = json(&site, &put);
+    assert_eq!(again["id"], made["id"]);
+    // What is not named is as of a new one.
+    assert!(
+        again.get("secret").is_none() && again["limits"]["per_second"].is_null(),
+        "{again}"
+    );
+    let contradicts = [&put[..], &["--external-id", "ep-8"]].concat();
+    let refused = paceline(&site, KEY, &contradicts);
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(
+        !refused.status.success() && said.contains("--external-id"),
+        "{said}"
+    );
+}
+
+#[test]
 fn a_refusal_says_what_to_do_next() {
     let site = Site::start();
     let key = site.tenants_key();

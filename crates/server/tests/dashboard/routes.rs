@@ -256,6 +256,18 @@ const ROUTES: &[Row] = &[
         &[("sure", "yes")],
     ),
     (
+        "POST /dashboard/alerts/destinations",
+        "manage",
+        Named,
+        &[("told", "{destinations}")],
+    ),
+    (
+        "POST /dashboard/alerts/destinations/{id}",
+        "manage",
+        Named,
+        &[],
+    ),
+    (
         "POST /dashboard/destinations/{id}/delete",
         "manage",
         Named,
@@ -340,6 +352,18 @@ const ROUTES: &[Row] = &[
         "admin",
         Any,
         &[("sure", "yes")],
+    ),
+    (
+        "POST /dashboard/tenants/{id}/alerts/destinations",
+        "admin",
+        Any,
+        &[("told", "{destinations}")],
+    ),
+    (
+        "POST /dashboard/tenants/{id}/alerts/destinations/{destination}",
+        "admin",
+        Any,
+        &[],
     ),
     (
         "POST /dashboard/tenants/{id}/delete",
@@ -505,6 +529,7 @@ impl Tenant {
             "/v1/limit-groups".to_owned(),
             "/v1/limit-requests".to_owned(),
             "/v1/notice-addresses".to_owned(),
+            "/v1/operational-destinations".to_owned(),
             "/v1/alerts".to_owned(),
         ] {
             found.push(world.api(&self.key, Method::GET, &path, json!({})).await);

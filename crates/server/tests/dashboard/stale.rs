@@ -131,6 +131,15 @@ async fn of_the_tenant(world: &World, key: &str, destination: &str) -> Vec<Open>
             "its headers, certificate or client",
             &[("event_types", "order.paid"), ("replace_headers", "yes")],
         ),
+        Open {
+            page: format!("/dashboard/destinations/{destination}"),
+            form: format!("/dashboard/destinations/{destination}/limits"),
+            api: api.clone(),
+            key: key.to_owned(),
+            change: json!({"limits": {"per_second": 3}}),
+            by_now: "per_second is 3",
+            fields: vec![("per_second", "7")],
+        },
     ]
 }
 

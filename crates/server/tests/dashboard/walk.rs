@@ -19,6 +19,9 @@ on_both! {
     a_link_opens_its_tenants_pages_and_no_more
     a_link_ends_by_itself_and_with_all_that_it_opened
     limits_go_up_to_the_ceiling_and_beyond_it_are_asked_for
+    by_link_no_tenants_limits_go_beyond_its_tier
+    all_that_limits_a_destination_is_set_on_its_page
+    what_limits_a_destination_is_refused_or_asked_for_on_its_page
     a_session_ends_with_its_key
     a_proxy_that_writes_another_host_leaves_the_cookie_secure
     answers_are_guarded
@@ -35,6 +38,7 @@ on_both! {
     a_page_sends_to_all_in_parts
     an_operator_resends_to_all_on_the_tenants_own_pages
     alerts_are_set_by_whose_they_are
+    destinations_are_told_by_whose_they_are
     an_alert_that_makes_no_sense_is_named
     alerts_of_others_are_out_of_reach
     a_destination_is_added_changed_and_deleted
@@ -83,6 +87,52 @@ async fn alerts_are_set_by_whose_they_are(world: &World) {
             assert!(page.contains(part), "{part}: {page}");
         }
     }
+}
+
+/// By a part of the name, as its owner or as an operator.
+async fn destinations_are_told_by_whose_they_are(world: &World) {
+    let (tenant, key, id) = world.tenant("ours", &["manage", "read"]).await;
+    let [ours, operator] = [world.sign_in(&key).await, world.sign_in(ADMIN).await];
+    let of_operator = format!("{OF_TENANTS}/{tenant}/alerts");
+    let list = async || {
+        let list = "/v1/operational-destinations";
+        let list = world.api(&key, Method::GET, list, json!({})).await;
+        list["operational_destinations"].clone()
+    };
+    for (visitor, path) in [(&ours, ALERTS), (&operator, &*of_operator)] {
+        let add = format!("{path}/destinations");
+        let fields = [("told", "OURS"), ("type_dead_letters", "on")];
+        assert_eq!(world.post(visitor, &add, &fields).await.status, 303);
+        let told = json!([{
+            "destination_id": id, "scope": "tenant", "event_types": ["dead_letters"],
+        }]);
+        assert_eq!(list().await, told, "{path}");
+        let page = world.get(visitor, path).await.text;
+        let remove = format!("{add}/{id}");
+        for part in [
+            "ours&#39;s</a></td><td>this tenant</td><td>dead_letters</td>",
+            &format!("action=\"{remove}\""),
+        ] {
+            assert!(page.contains(part), "{part}: {page}");
+        }
+        assert_eq!(world.post(visitor, &remove, &[]).await.status, 303);
+        assert_eq!(list().await, json!([]), "{path}");
+        assert_eq!(world.post(visitor, &remove, &[]).await.status, 404);
+        for (typed, problem) in [
+            (
+                "nothing of the kind",
+                "destination: there is none with this",
+            ),
+            (" ", "destination: say which is told"),
+        ] {
+            let refused = world.post(visitor, &add, &[("told", typed)]).await;
+            assert_eq!(refused.status, 422, "{path}");
+            assert!(refused.text.contains(problem), "{}", refused.text);
+        }
+    }
+    let all = [("told", "ours"), ("all_tenants", "on")];
+    let add = format!("{ALERTS}/destinations");
+    assert_eq!(world.post(&ours, &add, &all).await.status, 403);
 }
 
 async fn an_alert_that_makes_no_sense_is_named(world: &World) {
@@ -645,6 +695,131 @@ async fn limits_go_up_to_the_ceiling_and_beyond_it_are_asked_for(world: &World) 
     assert_eq!(world.post(&operator, &decide, &approve).await.status, 409);
 }
 
+/// Not even those of the installation's own tenant, which its keys set as they like.
+async fn by_link_no_tenants_limits_go_beyond_its_tier(world: &World) {
+    let body = json!({"url": "https://example.com/own", "limits": {"per_second": 5}});
+    let made = world.api(ADMIN, Method::POST, "/v1/destinations", body);
+    let id = made.await["id"].as_str().unwrap().to_owned();
+    let own = engine::ports::DEFAULT_TENANT;
+    let links = format!("/v1/tenants/{own}/links");
+    let link = json!({"may_change": true});
+    let link = world.api(ADMIN, Method::POST, &links, link).await;
+    let opened = world.form(link["url"].as_str().unwrap(), None, &[]).await;
+    let guest = world.visitor(&opened).await;
+    let key = json!({"scopes": ["manage", "read"]});
+    let path = format!("/v1/tenants/{own}/keys");
+    let key = world.api(ADMIN, Method::POST, &path, key).await;
+    let owner = world.sign_in(key["key"].as_str().unwrap()).await;
+    let page = format!("/dashboard/destinations/{id}");
+    let limits = format!("{page}/limits");
+    for (visitor, most, done) in [
+        (&guest, "10", "limits"),
+        (&guest, "11", "requested"),
+        (&owner, "11", "limits"),
+    ] {
+        let set = world.post(visitor, &limits, &[("per_second", most)]).await;
+        let expected = format!("{page}?done={done}");
+        assert_eq!(set.headers["location"], expected, "{most}: {}", set.text);
+    }
+}
+
+async fn all_that_limits_a_destination_is_set_on_its_page(world: &World) {
+    let (_, key, id) = world.tenant("ours", &["manage", "read"]).await;
+    let operator = world.sign_in(ADMIN).await;
+    let page = format!("/dashboard/destinations/{id}");
+    let path = format!("{page}/limits");
+    let is = async || {
+        let api = format!("/v1/destinations/{id}");
+        let now = world.api(&key, Method::GET, &api, json!({})).await;
+        let names = ["unlimited", "safety_margin", "margin_cap", "count"];
+        (
+            now["limits"]["per_second"].clone(),
+            names.map(|name| now[name].clone()),
+        )
+    };
+    let null = Value::Null;
+    for (fields, per_second, rest) in [
+        (
+            &[
+                ("unlimited", "yes"),
+                ("safety_margin", "0.02"),
+                ("margin_cap", "0.5"),
+                ("count", "response"),
+            ][..],
+            null.clone(),
+            [json!(true), json!(0.02), json!(0.5), json!("response")],
+        ),
+        // A form without these fields says nothing of them; a box that is not ticked is off.
+        (
+            &[("per_second", "5")],
+            json!(5),
+            [json!(false), json!(0.02), json!(0.5), json!("response")],
+        ),
+        (
+            &[
+                ("per_second", "5"),
+                ("safety_margin", ""),
+                ("margin_cap", ""),
+                ("count", ""),
+            ],
+            json!(5),
+            [json!(false), null.clone(), null.clone(), null.clone()],
+        ),
+    ] {
+        let set = world.post(&operator, &path, fields).await;
+        assert_eq!(set.headers["location"], format!("{page}?done=limits"));
+        assert_eq!(is().await, (per_second, rest), "{fields:?}");
+    }
+}
+
+async fn what_limits_a_destination_is_refused_or_asked_for_on_its_page(world: &World) {
+    let (_, key, id) = world.tenant("ours", &["manage", "read"]).await;
+    let operator = world.sign_in(ADMIN).await;
+    let page = format!("/dashboard/destinations/{id}");
+    let path = format!("{page}/limits");
+    for (fields, problem) in [
+        (
+            &[("safety_margin", "2")][..],
+            "safety_margin: must be between 0 and 1",
+        ),
+        (
+            &[("margin_cap", "x")],
+            "margin_cap: must be a number, or empty",
+        ),
+        (&[("count", "x")], "count: must be response, or empty"),
+        (
+            &[("per_second", "5"), ("unlimited", "yes")],
+            "unlimited: cannot stand beside a limit",
+        ),
+    ] {
+        let refused = world.post(&operator, &path, fields).await;
+        assert_eq!(refused.status, 422, "{fields:?}");
+        assert!(
+            refused.text.contains(problem),
+            "{problem}: {}",
+            refused.text
+        );
+    }
+    // As it is set, and as it is looked at before; and a customer asks for it.
+    let customer = world.sign_in(&key).await;
+    let any = [("unlimited", "yes"), ("count", "response")];
+    let preview = [&any[..], &[("preview", "1")]].concat();
+    let shown = world.post(&customer, &path, &preview).await;
+    for says in [
+        "<input type=\"hidden\" name=\"unlimited\" value=\"yes\">",
+        "<input type=\"hidden\" name=\"count\" value=\"response\">",
+        "name=\"unlimited\" value=\"yes\" checked>",
+        "<option value=\"response\" selected>",
+        "Ask for it",
+    ] {
+        assert!(shown.text.contains(says), "{says}: {}", shown.text);
+    }
+    let asked = world.post(&customer, &path, &any).await;
+    assert_eq!(asked.headers["location"], format!("{page}?done=requested"));
+    let requests = world.api(&key, Method::GET, "/v1/limit-requests", json!({}));
+    assert_eq!(requests.await["limit_requests"][0]["unlimited"], true);
+}
+
 async fn a_session_ends_with_its_key(world: &World) {
     let (tenant, key, _) = world.tenant("ours", &["manage", "read"]).await;
     let visitor = world.sign_in(&key).await;
@@ -1018,10 +1193,18 @@ async fn events_are_found_by_type(world: &World) {
         .replace("&#38;", "&")
         .replace("&amp;", "&");
     assert_eq!(links(&world.get(&visitor, &next).await.text), 10);
-    let page = world
-        .get(&visitor, "/dashboard/events?state=succeeded")
-        .await;
-    assert_eq!(links(&page.text), 0);
+    for none in ["state=succeeded", "status=5xx"] {
+        let page = format!("/dashboard/events?{none}");
+        let page = world.get(&visitor, &page).await;
+        assert_eq!(
+            (page.status.as_u16(), links(&page.text)),
+            (200, 0),
+            "{none}"
+        );
+    }
+    let page = world.get(&visitor, "/dashboard/events?status=x").await;
+    assert_eq!(page.status, 422);
+    assert!(page.text.contains("status: "), "{}", page.text);
     let page = world.get(&visitor, "/dashboard?search=OUR").await;
     assert!(page.text.contains(&id), "{}", page.text);
 }

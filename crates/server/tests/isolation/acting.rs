@@ -393,6 +393,8 @@ pub(crate) async fn events_are_listed_by_type_and_state(world: &World) {
         ids(&list("type=odd&state=succeeded").await),
         [Value::Null; 0]
     );
+    assert_eq!(ids(&list("type=odd&status=5xx").await), [Value::Null; 0]);
+    assert_eq!(list("status=6x").await["field"], "status");
     let waits = list("type=even&state=waiting").await;
     assert_eq!(ids(&waits), even);
     assert_eq!(waits["events"][0]["last_state"], "waiting");

@@ -1,5 +1,6 @@
 //! A tier bounds what its tenants set over the API, whoever they are.
 
+use domain::access::Scope;
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
@@ -70,6 +71,79 @@ pub(crate) async fn batches_are_held_to_the_tiers_ceiling(world: &World) {
     );
     let more = set(&ours.key, 500, json!(1_000)).await;
     assert_eq!(more.status, StatusCode::OK, "{more:?}");
+}
+
+/// By its own key, where the tier has no ceiling: once it is granted more, so much. Whoever
+/// acts for it or operates is not bounded by that.
+pub(crate) async fn a_tenant_sets_limits_up_to_what_its_tier_gives(world: &World) {
+    let Tenant {
+        id,
+        key,
+        destination,
+        ..
+    } = &world.ours;
+    let path = format!("/v1/destinations/{destination}");
+    let call = async |key: &str, method: Method, path: &str, body: Value| {
+        world.call(Some(key), &method, path, Some(body)).await
+    };
+    // The tier `free` gives 2 a second, 10 at once and 50 in flight.
+    let at_once = json!({"per_day": 172_800});
+    for (body, words) in [
+        (
+            json!({"limits": {"per_second": 3}}),
+            "3 a second is above the ceiling of 2 a second",
+        ),
+        (
+            json!({"limits": at_once}),
+            "172800 at once is above the ceiling of 10 at once",
+        ),
+        (json!({"unlimited": true}), "no rate limit is above"),
+        (
+            json!({"max_in_flight": 51}),
+            "51 in flight is above the ceiling of 50",
+        ),
+    ] {
+        let changed = call(key, Method::PATCH, &path, body.clone()).await;
+        refuses(&changed, "limits", words);
+        let mut new = json!({"url": "https://x.example/"});
+        for (field, value) in body.as_object().unwrap() {
+            new[field] = value.clone();
+        }
+        for (method, path) in [
+            (Method::POST, "/v1/destinations"),
+            (Method::PUT, "/v1/destinations/ep-9"),
+        ] {
+            refuses(&call(key, method, path, new.clone()).await, "limits", words);
+        }
+    }
+    let status = async |key: &str, most: u32| {
+        let body = json!({"limits": {"per_second": most}});
+        call(key, Method::PATCH, &path, body).await.status
+    };
+    let (refused, done) = (StatusCode::UNPROCESSABLE_ENTITY, StatusCode::OK);
+    assert_eq!([status(key, 2).await, status(ADMIN, 5).await], [done; 2]);
+    // Down from there, and not up again.
+    let down = [status(key, 4).await, status(key, 5).await];
+    assert_eq!(down, [done, refused]);
+    let platform = world.key(&world.ours, &[Scope::Platform]).await;
+    let faster = Some(json!({"unlimited": true}));
+    let set = world.call_for((&platform, id), &Method::PATCH, &path, faster);
+    assert_eq!(set.await.status, done);
+    assert_eq!(status(key, 2).await, done);
+    let asks = format!("{path}/limit-requests");
+    let asked = json!({"limits": {"per_second": 40}});
+    let asked = call(key, Method::POST, &asks, asked).await;
+    let request = asked.json["id"].as_str().unwrap();
+    let approve = format!("/v1/limit-requests/{request}/approve");
+    let approved = call(ADMIN, Method::POST, &approve, json!({})).await;
+    assert_eq!(approved.status, done, "{approved:?}");
+    let granted = [status(key, 1).await, status(key, 40).await];
+    assert_eq!(granted, [done; 2]);
+    assert_eq!(status(key, 41).await, refused);
+    // What the tier says itself is what holds.
+    bounded(world, json!({"ceiling": {"per_second": 500}})).await;
+    assert_eq!(status(key, 500).await, done);
+    assert_eq!(status(key, 501).await, refused);
 }
 
 /// In the same words, whether they come over the API or by SQL.

@@ -159,7 +159,7 @@ pub(crate) async fn changes_are_bounded_and_keep_nobody_else_from_any(world: &Wo
     for _ in 0..CALLS {
         let request = Request::patch(&path)
             .header("authorization", format!("Bearer {}", world.ours.key))
-            .body(Body::from(r#"{"limits": {"per_second": 5}}"#))
+            .body(Body::from(r#"{"limits": {"per_second": 2}}"#))
             .unwrap();
         changing.spawn(world.router().oneshot(request));
     }

@@ -152,6 +152,7 @@ impl Catalog for FakeStore {
             limits: new.limits,
             effective: new.limits.or_tier(&TIER),
             ceiling: Ceiling::default(),
+            own_ceiling: Ceiling::of(&TIER),
             created_at: NOON,
             spread: None,
             pass_traceparent: false,

@@ -279,6 +279,50 @@ pub async fn attempts_are_found_by_their_status(world: &BacklogWorld) {
     assert_eq!(by("5xx", Some(later), None).await, []);
 }
 
+/// Of an attempt at the destination that is asked for, and in that state; what waits has
+/// no status.
+pub async fn events_are_found_by_the_status_of_an_attempt(world: &BacklogWorld) {
+    let subscribe = || world.destination().unlimited().event_types(&["paid"]);
+    let (one, other) = (subscribe().create().await, subscribe().create().await);
+    let worker = world.worker().await;
+    let mut ids = Vec::new();
+    for status in [Some(500), Some(503), Some(429), None] {
+        let id = world.accept_one(&world.typed("paid", None).await).await;
+        for permit in world.start_all(worker, one).await {
+            let (failed, dead) = (OutcomeKind::Failed, NextTry::DeadLetter);
+            let mut outcome = world.outcome(&permit, failed, dead);
+            outcome.status = status;
+            let recorded = world.store.record_outcomes(worker, &[outcome]).await;
+            recorded.unwrap();
+        }
+        ids.push(id);
+    }
+    let by = |text: &str, destination, state| EventFilter {
+        status: Some(text.parse().unwrap()),
+        destination,
+        state,
+        ..EventFilter::default()
+    };
+    assert_eq!(ours(world, by("500", None, None)).await, [ids[0]]);
+    assert_eq!(ours(world, by("5xx", None, None)).await, [ids[1], ids[0]]);
+    assert_eq!(ours(world, by("4xx", Some(one), None)).await, [ids[2]]);
+    assert_eq!(ours(world, by("200", None, None)).await, []);
+    assert_eq!(ours(world, by("5xx", Some(other), None)).await, []);
+    let (waiting, failed) = (AttemptState::Waiting, AttemptState::Failed);
+    assert_eq!(ours(world, by("5xx", None, Some(waiting))).await, []);
+    let nobody = TenantId(world.id());
+    assert_eq!(found(world, nobody, &by("5xx", None, None)).await, []);
+    let filter = by("503", None, Some(failed));
+    let page = world
+        .overview
+        .find_events(DEFAULT_TENANT, &filter, None, 9)
+        .await;
+    let counted: Vec<_> = (page.unwrap().events.iter())
+        .map(|event| (event.id, event.attempts, event.matching))
+        .collect();
+    assert_eq!(counted, [(ids[1], 2, Some(1))]);
+}
+
 /// By a part of the event's id, by all of it or by its key: nobody else's, and in the
 /// same order.
 pub async fn attempts_are_found_by_their_event(world: &BacklogWorld) {

@@ -496,12 +496,16 @@ pub async fn another_tenant_has_no_say(world: &World) {
     assert_not_found(deleted.await);
 }
 
-/// They go with it.
+/// Those of all kinds go with it, at once: header values and credentials as well.
 pub async fn a_deleted_destination_forgets_its_secrets(world: &World) {
     let (destination, _) = signing(world).await;
     let (other, _) = signing(world).await;
+    set_headers(world, destination, None).await;
+    let kinds = [SealedKind::ClientCertificate, SealedKind::OAuth2];
+    let set = kinds.map(|kind| SingleChange::Set(secret(world, destination, kind)));
+    change(world, destination, &set).await;
     let secrets = &world.secrets;
-    assert_eq!(secrets.keys_in_use().await.unwrap(), [("old".into(), 2)]);
+    assert_eq!(secrets.keys_in_use().await.unwrap(), [("old".into(), 5)]);
     let deleted = world
         .catalog
         .delete_destination(DEFAULT_TENANT, destination);

@@ -265,6 +265,39 @@ pub async fn what_was_granted_may_be_set(world: &TenantWorld) {
     not_found(world.requests.grant_limits(theirs, id, &unlimited).await);
 }
 
+/// And what it was granted or has beyond that; but a ceiling stands as it is.
+pub async fn what_a_tenant_sets_itself_is_what_its_tier_gives_where_that_has_no_ceiling(
+    world: &TenantWorld,
+) {
+    let tenant = world.tenant("free").await.id;
+    let tiers = world.tenants.tiers().await.unwrap();
+    let free = tiers.into_iter().find(|tier| tier.name == "free").unwrap();
+    let gives = Ceiling::of(&free.limits);
+    let id = create(world, tenant, per_second(1)).await.unwrap();
+    let own = async || {
+        let found = world.catalog.destination(tenant, id).await.unwrap();
+        found.own_ceiling
+    };
+    assert_eq!((free.ceiling, own().await), (Ceiling::default(), gives));
+    set(world, tenant, id, per_second(100)).await.unwrap();
+    let has = gives.raised_to(Ceiling::of_own(&per_second(100)));
+    assert_eq!(own().await, has);
+    set(world, tenant, id, per_second(1)).await.unwrap();
+    assert_eq!(own().await, gives);
+    let more = per_second(50);
+    let granted = world.requests.grant_limits(tenant, id, &more).await;
+    granted.unwrap();
+    set(world, tenant, id, per_second(1)).await.unwrap();
+    let granted = gives.raised_to(Ceiling::of_own(&more));
+    assert_eq!(own().await, granted);
+    let slow = Ceiling {
+        max_in_flight: Some(5),
+        ..Ceiling::default()
+    };
+    bounded(world, slow).await;
+    assert_eq!(own().await, slow);
+}
+
 /// Together with its decision, and only where nothing has changed meanwhile.
 pub async fn what_is_approved_is_in_force(world: &TenantWorld) {
     let tenant = world.tenant("free").await.id;

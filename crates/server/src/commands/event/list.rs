@@ -2,6 +2,7 @@
 
 use clap::Args;
 use domain::attempt::AttemptState;
+use domain::search::SoughtStatus;
 use serde_json::json;
 use url::form_urlencoded;
 use uuid::Uuid;
@@ -35,6 +36,10 @@ pub struct Which {
     /// With an attempt in this state, such as failed or waiting.
     #[arg(long, value_name = "STATE")]
     pub state: Option<AttemptState>,
+    /// With an attempt that was answered with this HTTP status, or with one of a class: 500,
+    /// 5xx.
+    #[arg(long, value_name = "STATUS")]
+    pub status: Option<SoughtStatus>,
     /// With an attempt at this destination: its id or its name.
     #[arg(long, value_name = "ID")]
     pub destination: Option<Named>,
@@ -66,6 +71,7 @@ impl Which {
         let fields = [
             ("type", self.event_type.clone()),
             ("state", self.state.map(|state| state.as_str().to_owned())),
+            ("status", self.status.map(|status| status.to_string())),
             ("destination_id", destination),
             ("text", self.text.clone()),
         ];

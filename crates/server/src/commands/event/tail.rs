@@ -21,8 +21,8 @@ use crate::edge;
 use crate::output::{self, Format};
 use crate::service::MAX_EVENTS_LISTED;
 
-/// Which events. One that gets into the state that is asked for is printed if that is within
-/// a few seconds of newer ones.
+/// Which events. One that gets into the state, or the status, that is asked for is printed
+/// if that is within a few seconds of newer ones.
 #[derive(Debug, Args)]
 pub struct Tail {
     #[command(flatten)]
