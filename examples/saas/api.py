@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+import time
 from urllib.error import HTTPError
 from urllib.parse import urljoin
 from urllib.request import ProxyHandler, Request, build_opener
@@ -22,7 +23,11 @@ class Api:
         headers |= {"Content-Type": "application/json"} if body else {}
         text = json.dumps(body).encode() if body else None
         asked = Request(urljoin(self.url, path), text, headers, method=method)
-        try:
-            return json.load(OPENER.open(asked, timeout=30))
-        except HTTPError as refused:
-            sys.exit(f"{method} {path}: {refused.read().decode()}")
+        while True:
+            try:
+                return json.load(OPENER.open(asked, timeout=30))
+            except HTTPError as refused:
+                if refused.code != 429:
+                    sys.exit(f"{method} {path}: {refused.read().decode()}")
+                # It makes more changes than it may in a second.
+                time.sleep(int(refused.headers.get("Retry-After", 1)))
