@@ -294,6 +294,7 @@ macro_rules! backlog_contract {
             attempts_are_found_by_what_is_known_of_them
             attempts_are_found_by_their_status
             attempts_are_found_by_their_event
+            an_attempt_went_where_its_destination_was_then
         );
         $crate::backlog_contract!(@module $world, replay:
             one_is_replayed_once

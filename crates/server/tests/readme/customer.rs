@@ -99,6 +99,16 @@ impl Customer {
         assert!(tried.contains("succeeded"), "{tried}");
     }
 
+    /// The attempt that was refused went to where his endpoint was then.
+    pub(crate) fn sees_where_it_went(&self, event: &str, (was, now): (&str, &str)) {
+        let event = self.page(&format!("/dashboard/events/{event}"));
+        let id = between(&event, "href=\"/dashboard/attempts/", "\"").unwrap();
+        let attempt = self.page(&format!("/dashboard/attempts/{id}"));
+        for says in [format!("POST {was}"), format!("<code>{now}</code> by now")] {
+            assert!(attempt.contains(&says), "{says}: {attempt}");
+        }
+    }
+
     pub(crate) fn has_it_sent_again(&self) {
         let path = format!("{}/resend", self.endpoint);
         let hours = ("hours", "1");

@@ -174,7 +174,9 @@ impl Tour {
         customer.sees_why(&event);
         let at = self.stage.second.clone();
         self.listens(&at, customer.rotates());
-        customer.mends(&format!("http://{at}/"));
+        let [was, now] = [&self.stage.receiver, &at].map(|at| format!("http://{at}/"));
+        customer.mends(&now);
+        customer.sees_where_it_went(&event, (&was, &now));
         let (tried, made_of_it) = self.stage.arrival(&at);
         assert_eq!(made_of_it, "verified");
         assert_ne!(tried, event);
