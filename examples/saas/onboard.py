@@ -4,37 +4,20 @@ audit: with one key, and by its own ids, so that it can be run again.
     PACELINE_API_KEY=… python3 onboard.py URL [CUSTOMERS EVENTS]
 
 50 customers and 10,000 events if nothing is said, and 1,000 events of a customer at most. It
-needs Python 3 and nothing else; what answers as the customers' endpoints is in receiver.py.
+needs Python 3 and nothing else. The API's requests are in api.py, and what answers as the
+customers' endpoints is in receiver.py.
 """
 
-import json
-import os
 import sys
-from urllib.error import HTTPError
 from urllib.parse import urljoin
-from urllib.request import ProxyHandler, Request, build_opener
 
+from api import Api
 from receiver import Receiver
 
 url, count, number = sys.argv[1], *map(int, sys.argv[2:] or [50, 10_000])
 SUBSCRIPTIONS = {"orders": ["order.paid"], "shipping": ["order.sent"], "all": ["*"]}
-# Not through a proxy: it is this machine's.
-opener, receiver, owed = build_opener(ProxyHandler({})), Receiver(), 0
+api, receiver, owed = Api(url), Receiver(), 0
 customers = [f"customer-{at}" for at in range(count)]
-
-
-def api(method, path, body=None, customer=None):
-    """As the platform, or for this customer of it."""
-    headers = {"Authorization": f"Bearer {os.environ['PACELINE_API_KEY']}"}
-    headers |= {"Paceline-Tenant": customer} if customer else {}
-    headers |= {"Content-Type": "application/json"} if body else {}
-    asked = Request(urljoin(url, path), json.dumps(body).encode() if body else None, headers)
-    asked.method = method
-    try:
-        return json.load(opener.open(asked, timeout=30))
-    except HTTPError as refused:
-        sys.exit(f"{method} {path}: {refused.read().decode()}")
-
 
 for customer in customers:
     api("PUT", f"/v1/tenants/{customer}", {"name": customer.title()})

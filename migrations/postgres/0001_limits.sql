@@ -481,7 +481,7 @@ create table destination_marks (
 
 create sequence destination_mark_versions;
 
--- What was in force from when on, resolved against the tier.
+-- What was in force from when on, resolved against the tier; and where requests went.
 create table limit_history (
     id bigint generated always as identity primary key,
     destination_id uuid not null,
@@ -498,7 +498,8 @@ create table limit_history (
     margin_cap double precision,
     count text,
     allowed_per_minute integer,
-    state text not null
+    state text not null,
+    url text not null
 );
 
 create index limit_history_of_destination on limit_history (destination_id, in_force_from);

@@ -215,12 +215,12 @@ begin
     insert into limit_history (
         destination_id, in_force_from, limit_per_second, limit_per_minute, limit_per_hour,
         limit_per_day, unlimited, burst, shape, max_in_flight, safety_margin, margin_cap, count,
-        allowed_per_minute, state
+        allowed_per_minute, state, url
     )
     select d.id, clock_timestamp(), r.limit_per_second, r.limit_per_minute, r.limit_per_hour,
         r.limit_per_day, r.unlimited, r.burst, r.shape, r.max_in_flight, r.safety_margin,
         r.margin_cap, r.count, r.allowed_per_minute,
-        case when d.deleted_at is null then d.state else 'disabled' end
+        case when d.deleted_at is null then d.state else 'disabled' end, d.url
     from unnest(changed) as c (id)
     join destinations d on d.id = c.id
     cross join lateral resolved_limits(own_limits(d), tier_limits(d.tenant_id)) as r

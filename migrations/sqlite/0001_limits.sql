@@ -298,7 +298,7 @@ create table destination_marks (
     version integer not null
 ) strict, without rowid;
 
--- What was in force from when on, resolved against the tier.
+-- What was in force from when on, resolved against the tier; and where requests went.
 create table limit_history (
     id integer primary key autoincrement,
     destination_id text not null,
@@ -315,7 +315,8 @@ create table limit_history (
     margin_cap real,
     count text,
     allowed_per_minute integer,
-    state text not null
+    state text not null,
+    url text not null
 ) strict;
 
 create index limit_history_of_destination on limit_history (destination_id, in_force_from);

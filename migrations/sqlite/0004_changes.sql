@@ -328,11 +328,12 @@ begin
     insert into limit_history (
         destination_id, in_force_from,
         limit_per_second, limit_per_minute, limit_per_hour, limit_per_day, unlimited, burst, shape,
-        max_in_flight, safety_margin, margin_cap, count, allowed_per_minute, state
+        max_in_flight, safety_margin, margin_cap, count, allowed_per_minute, state, url
     )
     select destination_id, c.now + iif(new.revokes, 1000, 0),
         limit_per_second, limit_per_minute, limit_per_hour, limit_per_day, unlimited, burst, shape,
-        max_in_flight, safety_margin, margin_cap, count, allowed_per_minute, state
+        max_in_flight, safety_margin, margin_cap, count, allowed_per_minute, state,
+        (select d.url from destinations d where d.id = new.destination_id)
     from effective_limits, store_clock c
     where destination_id = new.destination_id;
 
@@ -369,11 +370,11 @@ begin
     insert into limit_history (
         destination_id, in_force_from,
         limit_per_second, limit_per_minute, limit_per_hour, limit_per_day, unlimited, burst, shape,
-        max_in_flight, safety_margin, margin_cap, count, allowed_per_minute, state
+        max_in_flight, safety_margin, margin_cap, count, allowed_per_minute, state, url
     )
     select destination_id, c.now,
         limit_per_second, limit_per_minute, limit_per_hour, limit_per_day, unlimited, burst, shape,
-        max_in_flight, safety_margin, margin_cap, count, allowed_per_minute, state
+        max_in_flight, safety_margin, margin_cap, count, allowed_per_minute, state, new.url
     from effective_limits, store_clock c
     where destination_id = new.id;
 end;

@@ -295,6 +295,7 @@ macro_rules! backlog_contract {
             attempts_are_found_by_their_status
             events_are_found_by_the_status_of_an_attempt
             attempts_are_found_by_their_event
+            an_attempt_went_where_its_destination_was_then
         );
         $crate::backlog_contract!(@module $world, replay:
             one_is_replayed_once

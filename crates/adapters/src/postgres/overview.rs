@@ -363,6 +363,7 @@ async fn starts(
 row! {
     struct RequestedRow {
         claimed_at: Option<i64>,
+        url: Option<String>,
         content_type: Option<String>,
         bytes: i32,
         in_batch: bool,
@@ -383,6 +384,11 @@ async fn requested(
             micros(a.due_at) as due_at, micros(a.expires_at) as expires_at,
             a.status, a.error, a.response_body, a.response_headers, a.replay_id, e.content_type,
             micros(a.claimed_at) as claimed_at,
+            (
+                select h.url from limit_history h
+                where h.destination_id = a.destination_id and h.in_force_from <= a.claimed_at
+                order by h.in_force_from desc, h.id desc limit 1
+            ) as url,
             coalesce(octet_length(e.payload), a.payload_bytes) as bytes,
             a.carried_by is not null or a.batch_size is not null as in_batch
         from attempts a
@@ -396,6 +402,7 @@ async fn requested(
     let row = row.ok_or(Failure::NotFound("attempt"))?;
     Ok(Requested {
         claimed_at: row.claimed_at.map(Timestamp::from_micros),
+        url: row.url,
         content_type: row.content_type,
         payload_bytes: count(i64::from(row.bytes)),
         in_batch: row.in_batch,

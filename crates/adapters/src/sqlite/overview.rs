@@ -124,7 +124,12 @@ const REQUESTED: &str = "
     select a.id, a.event_id, a.destination_id, a.try_number, a.state, a.dead_letter, a.created_at,
         a.admitted_at, a.started_at, a.finished_at, a.status, a.error, a.response_body, a.replay_id,
         a.response_headers, a.due_at, a.expires_at, e.content_type, coalesce(length(e.payload), a.payload_bytes),
-        a.carried_by is not null or a.batch_size is not null, a.claimed_at
+        a.carried_by is not null or a.batch_size is not null, a.claimed_at,
+        (
+            select h.url from limit_history h indexed by limit_history_of_destination
+            where h.destination_id = a.destination_id and h.in_force_from <= a.claimed_at
+            order by h.in_force_from desc, h.id desc limit 1
+        )
     from attempts a
     left join events e on e.id = a.event_id
     where a.id = ?1 and a.tenant_id = ?2";
@@ -307,6 +312,7 @@ impl Overview for SqliteStore {
                     payload_bytes: row.get(18)?,
                     in_batch: row.get(19)?,
                     claimed_at: maybe_time(row, 20)?,
+                    url: row.get(21)?,
                 })
             })?;
             Ok(found.ok_or(CatalogError::NotFound("attempt"))?)

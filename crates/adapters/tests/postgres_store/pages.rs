@@ -73,9 +73,9 @@ async fn recent_limits_cost_the_same_whatever_came_before() {
         database
             .sql(&format!(
                 "insert into limit_history (
-                    destination_id, in_force_from, unlimited, safety_margin, state
+                    destination_id, in_force_from, unlimited, safety_margin, state, url
                 )
-                select '{of}', clock_timestamp(), true, 0, 'active'
+                select '{of}', clock_timestamp(), true, 0, 'active', 'https://receiver.example/'
                 from generate_series(1, {count})"
             ))
             .await;

@@ -338,6 +338,9 @@ pub struct Requested {
     pub attempt: AttemptView,
     /// When it was claimed: the time that its request was signed with.
     pub claimed_at: Option<Timestamp>,
+    /// Where it went: the URL that its destination had then. `None` before it was claimed,
+    /// and where that is not kept.
+    pub url: Option<String>,
     /// The payload's media type; `None` once the event is no longer kept.
     pub content_type: Option<String>,
     /// The payload's size.

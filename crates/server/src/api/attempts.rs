@@ -82,11 +82,11 @@ pub struct ShownAttempt {
     pub request: Option<SentRequest>,
 }
 
-/// A request as it was sent, or was to be, put together from what is kept: the address and the
-/// headers that the destination adds are today's.
+/// A request as it was sent, or was to be, put together from what is kept: the headers that
+/// the destination adds are today's.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub struct SentRequest {
-    /// Where it went; `null` once the destination is deleted.
+    /// Where it went: the URL that the destination had then; `null` where that is not kept.
     pub url: Option<String>,
     /// Its headers.
     pub headers: Vec<SentHeader>,
@@ -127,7 +127,7 @@ impl From<Sent> for ShownAttempt {
             }
         });
         let request = SentRequest {
-            url: sent.destination.map(|one| one.destination.url),
+            url: sent.found.url,
             headers: headers.collect(),
             signature_is_part: sent.is_part,
             in_batch: sent.found.in_batch,

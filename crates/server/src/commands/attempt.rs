@@ -225,7 +225,7 @@ fn print_one(shown: &ShownAttempt) -> anyhow::Result<()> {
 
 /// As it was sent, so far as that is known.
 fn print_request(request: &SentRequest) -> anyhow::Result<()> {
-    let url = request.url.as_deref().unwrap_or("(a deleted destination)");
+    let url = request.url.as_deref().unwrap_or("(a URL that is not kept)");
     output::line(&format!("\n> POST {url}"))?;
     for header in &request.headers {
         let value = match (&header.value, &header.withheld) {

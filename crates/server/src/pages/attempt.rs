@@ -20,7 +20,10 @@ struct Page {
     frame: Frame,
     one: Line,
     name: String,
+    /// Where it went.
     url: String,
+    /// Where its destination's requests go by now, if that is elsewhere.
+    url_now: Option<String>,
     started: String,
     bytes: String,
     in_batch: bool,
@@ -66,7 +69,10 @@ pub(super) async fn show(
         bytes: words::large(u64::from(found.payload_bytes)),
         in_batch: found.in_batch,
         name,
-        url: (sent.destination).map_or(NONE.to_owned(), |one| one.destination.url),
+        url_now: (sent.destination)
+            .map(|one| one.destination.url)
+            .filter(|now| found.url.as_ref().is_some_and(|then| then != now)),
+        url: found.url.unwrap_or_else(|| NONE.to_owned()),
         response_headers: (found.attempt.response_headers.iter())
             .map(|(name, value)| (name.to_owned(), value.to_owned()))
             .collect(),

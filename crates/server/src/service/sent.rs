@@ -36,7 +36,7 @@ pub enum Sees {
 pub struct Sent {
     /// The attempt, and what is kept of its request.
     pub found: Requested,
-    /// Where it went, as that is now; `None` once it is deleted.
+    /// Its destination as it is now; `None` once that is deleted.
     pub destination: Option<Described>,
     /// Its headers; none where it cannot have been sent, or not yet.
     pub headers: Vec<SentHeader>,
@@ -303,6 +303,7 @@ mod tests {
                 replay: None,
             },
             claimed_at: started_at.map(Timestamp::from_millis),
+            url: started_at.map(|_| "https://receiver.example/".to_owned()),
             content_type: Some("application/json".to_owned()),
             payload_bytes: 12,
             in_batch,

@@ -8,7 +8,7 @@ use std::env;
 use std::fs;
 use std::process::Command;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::seeds;
 use crate::site::{KEY, Site, done, root};
@@ -119,10 +119,43 @@ fn the_server_does_what_its_description_says_to_a_tenant() {
 #[test]
 fn each_operation_succeeds_as_it_is_described() {
     let site = Site::start();
-    let seeds = seeds::planted(&site);
+    let seeds = seeds::planted(&site, None);
     let answered = conforms(&site, "seeded.toml", KEY, &seeds);
-    let is_success = |status: u64| (200..300).contains(&status);
     assert_eq!(answered.without(&site, is_success), LEFT_OUT);
+}
+
+fn is_success(status: u64) -> bool {
+    (200..300).contains(&status)
+}
+
+/// The same for a tenant that a platform acts for, whose tier sets no ceiling: each
+/// operation that takes the header succeeds with it.
+#[test]
+fn each_operation_succeeds_for_a_tenant_as_it_is_described() {
+    const TENANT: &str = "customer-7";
+    let site = Site::start();
+    site.post("/v1/tiers", &json!({"name": "unbounded"}));
+    let tenant = json!({"name": "of a platform", "external_id": TENANT, "tier": "unbounded"});
+    site.post("/v1/tenants", &tenant);
+    let seeds = seeds::planted(&site, Some(TENANT));
+    let ours = fs::read_to_string(root().join("crates/server/tests/clients/seeded.toml")).unwrap();
+    let header = format!("[headers]\nPaceline-Tenant = \"{TENANT}\"\n");
+    let settings = ours.replace("[headers]\n", &header);
+    assert_ne!(settings, ours);
+    let file = site.folder.path().join("acting.toml");
+    fs::write(&file, settings).unwrap();
+    let answered = conforms(&site, file.to_str().unwrap(), KEY, &seeds);
+
+    let description = site.get("/openapi.json");
+    let takes_the_header = |operation: &String| {
+        let (method, path) = operation.split_once(' ').unwrap();
+        let described = &description["paths"][path][method.to_lowercase()];
+        let parameters = described["parameters"].as_array();
+        parameters.is_some_and(|all| all.iter().any(|one| one["name"] == "Paceline-Tenant"))
+    };
+    let mut left = answered.without(&site, is_success);
+    left.retain(takes_the_header);
+    assert_eq!(left, LEFT_OUT);
 }
 
 /// A check that finds nothing must be one that could: of a description that is

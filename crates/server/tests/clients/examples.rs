@@ -180,3 +180,14 @@ fn customers_are_onboarded_once() {
         assert_eq!(said, expected(few));
     }
 }
+
+#[test]
+fn a_platform_takes_thirty_lines() {
+    let program = std::fs::read_to_string(root().join("examples/saas/onboard.py")).unwrap();
+    // Not what it says of itself first.
+    let code = program.splitn(3, "\"\"\"").nth(2).unwrap();
+    let code = code.lines().map(str::trim);
+    let lines = code.filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let lines = lines.count();
+    assert!((20..=30).contains(&lines), "{lines}");
+}

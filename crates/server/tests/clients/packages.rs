@@ -97,6 +97,31 @@ fn the_client_of_python_works_from_its_wheel() {
     toured(command.env("PYTHONPATH", &installed), &site);
 }
 
+/// Whoever builds from the source gets what is in the wheel.
+#[test]
+fn the_source_of_python_makes_the_same_wheel() {
+    let site = Site::start();
+    let folder = generated(&site);
+    let made = site.folder.path().join("made");
+    let mut pip = Command::new(folder.join("venv/bin/pip"));
+    pip.args(["wheel", "--quiet", "--no-deps", "--no-index"]);
+    pip.args(["--no-build-isolation", "--wheel-dir"]);
+    done(pip.arg(&made).arg(package(folder, ".tar.gz")));
+    let wheel = package(folder, ".whl");
+    let names = |wheel: &Path| {
+        let mut python = Command::new(folder.join("venv/bin/python"));
+        let list = "import sys, zipfile
+print(*sorted(zipfile.ZipFile(sys.argv[1]).namelist()), sep='\\n')";
+        done(python.args(["-c", list]).arg(wheel))
+    };
+    let published = names(&wheel);
+    assert!(
+        published.contains("paceline_client/py.typed"),
+        "{published}"
+    );
+    assert_eq!(names(&made.join(wheel.file_name().unwrap())), published);
+}
+
 #[test]
 fn the_client_of_typescript_works_from_its_tarball() {
     let site = Site::start();

@@ -5,6 +5,8 @@ use fantoccini::Locator;
 use http::StatusCode;
 use serde_json::{Value, json};
 use server::receiver::Behaviour;
+use std::collections::BTreeSet;
+use std::path::Path;
 use std::time::Duration;
 
 use crate::driver::{Browser, pictures};
@@ -498,9 +500,9 @@ async fn every_page_is_quiet_and_accessible() {
     let replay = json!({"attempt_id": attempt["id"]});
     let replay = &site.api("POST", "/v1/replays", replay)["replays"][0]["id"];
     group(&site, &paused);
-    let mut pages = pages(&orders, &event["event_id"], &attempt["id"], replay);
-    let asked_first = format!("/dashboard/destinations/{paused}");
-    pages.push(("asked-first", asked_first, true));
+    ask_for_more(&site);
+    let both = [orders.as_str(), &paused];
+    let pages = pages(both, &event["event_id"], &attempt["id"], replay);
     for (name, path, live) in &pages {
         look(&site, &browser, path).await;
         if *live {
@@ -548,6 +550,16 @@ fn group(site: &Site, destination: &str) {
     site.api("PUT", &long, json!({"limits": {"per_second": 1}}));
 }
 
+/// A tenant that asks for more than its tier allows.
+fn ask_for_more(site: &Site) {
+    let acme = json!({"name": "Acme", "external_id": "acme"});
+    site.api("POST", "/v1/tenants", acme);
+    let key = json!({"scopes": ["manage"]});
+    let key = site.api("POST", "/v1/tenants/acme/keys", key);
+    let wanted = json!({"destinations": 20_000, "note": "one for each of our shops"});
+    site.api_by(key["key"].as_str().unwrap(), "/v1/limit-requests", wanted);
+}
+
 /// Somebody to be told of what does not happen here.
 fn tell(site: &Site) {
     let address = json!({
@@ -572,9 +584,10 @@ async fn audit_as_a_file(site: &Site, browser: &Browser) {
     }
 }
 
-/// All pages with something on them: their names, where they are, and which are live.
+/// All pages with something on them: their names, where they are, and which are live. The
+/// second destination is asked first.
 fn pages(
-    destination: &str,
+    [destination, asked_first]: [&str; 2],
     event: &Value,
     attempt: &Value,
     replay: &Value,
@@ -618,10 +631,40 @@ fn pages(
         ("fleet", "/dashboard/fleet".to_owned()),
         ("replay", format!("/dashboard/replays/{replay}")),
         ("destination", destination),
+        (
+            "asked-first",
+            format!("/dashboard/destinations/{asked_first}"),
+        ),
     ];
     let still = still.into_iter().map(|(name, path)| (name, path, false));
     let live = live.into_iter().map(|(name, path)| (name, path, true));
     still.chain(live).collect()
+}
+
+/// And none is left of a page that is gone. `scripts/screenshots` takes them.
+#[test]
+fn each_page_has_its_picture_in_the_documents() {
+    let nothing = json!("");
+    let pages = pages([""; 2], &nothing, &nothing, &nothing);
+    let tests = [include_str!("browser.rs"), include_str!("guests.rs")];
+    let others = tests
+        .iter()
+        .flat_map(|test| test.split(".picture(\"").skip(1))
+        .map(|rest| rest.split('"').next().unwrap());
+    let names = pages.iter().map(|(name, ..)| *name).chain(others);
+    let wanted: BTreeSet<_> = names.map(|name| format!("dashboard-{name}.png")).collect();
+    assert!(wanted.len() > 30, "{wanted:?}");
+
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let files = std::fs::read_dir(docs.join("images")).unwrap();
+    let files = files.map(|file| file.unwrap().file_name().into_string().unwrap());
+    let taken: BTreeSet<_> = files.filter(|name| name.ends_with(".png")).collect();
+    assert_eq!(taken, wanted, "run scripts/screenshots");
+    let text = std::fs::read_to_string(docs.join("dashboard.md")).unwrap();
+    for name in wanted {
+        let shown = format!("](images/{name})");
+        assert!(text.contains(&shown), "docs/dashboard.md has no {shown}");
+    }
 }
 
 /// No page is wider than a phone, whatever names are on it.

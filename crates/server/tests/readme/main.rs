@@ -7,7 +7,10 @@
     reason = "a test fails by panicking"
 )]
 
+#[path = "../support/ask.rs"]
+mod ask;
 mod book;
+mod customer;
 mod reference;
 mod runbook;
 mod scaling;

@@ -1,15 +1,18 @@
 //! What the tour needs around it: a folder, the built program, ports of its
-//! own, a receiver, and an HTTP client instead of `curl`.
+//! own, programs in Python, and an HTTP client instead of `curl`.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader};
 use std::net::{TcpListener, TcpStream};
+use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread;
 use std::time::Duration;
 
 use serde_json::Value;
+
+use crate::ask::{ask, send};
 
 /// Polls for up to twenty seconds: a slow machine is no failure.
 const POLLS: usize = 400;
@@ -22,43 +25,50 @@ pub(crate) struct Stage {
     /// The shell's, exported or not.
     pub(crate) variables: BTreeMap<String, String>,
     pub(crate) api: String,
+    /// Where the first receiver is, and where the customer's own is.
     pub(crate) receiver: String,
-    arrivals: Receiver<String>,
-    server: Option<Child>,
+    pub(crate) second: String,
+    /// What each of them prints, by where it is.
+    printed: BTreeMap<String, Receiver<String>>,
+    running: Vec<Child>,
 }
 
 impl Drop for Stage {
     fn drop(&mut self) {
-        if let Some(server) = &mut self.server {
-            let _ = server.kill();
-            let _ = server.wait();
+        for child in &mut self.running {
+            let _ = child.kill();
+            let _ = child.wait();
         }
     }
 }
 
+/// Addresses where nobody is.
+fn free<const N: usize>() -> [String; N] {
+    let taken = [(); N].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+    taken.map(|one| one.local_addr().unwrap().to_string())
+}
+
+fn port(address: &str) -> u16 {
+    address.rsplit(':').next().unwrap().parse().unwrap()
+}
+
 impl Stage {
     pub(crate) fn new() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let receiver = listener.local_addr().unwrap().to_string();
-        let free = TcpListener::bind("127.0.0.1:0").unwrap();
-        let api = free.local_addr().unwrap().to_string();
-        let (sender, arrivals) = sync_channel(100);
-        // Ends with the test's process.
-        thread::spawn(move || {
-            for stream in listener.incoming() {
-                if sender.send(receive(stream.unwrap())).is_err() {
-                    return;
-                }
-            }
-        });
+        let [api, receiver, second] = free();
         Self {
             folder: tempfile::tempdir().unwrap(),
             variables: BTreeMap::new(),
             api,
             receiver,
-            arrivals,
-            server: None,
+            second,
+            printed: BTreeMap::new(),
+            running: Vec::new(),
         }
+    }
+
+    /// The API's.
+    pub(crate) fn port(&self) -> u16 {
+        port(&self.api)
     }
 
     fn paceline(&self, arguments: &[String]) -> Command {
@@ -79,12 +89,50 @@ impl Stage {
     pub(crate) fn serve(&mut self, arguments: &[String]) {
         let mut command = self.paceline(arguments);
         command.stdout(Stdio::null()).env("PACELINE_LOG", "warn");
-        self.server = Some(command.spawn().unwrap());
-        let api = self.api.clone();
+        self.running.push(command.spawn().unwrap());
         poll("ready", || {
-            let (status, _) = http(&api, "GET", "/readyz", &[], "")?;
+            let (status, _, _) = send(self.port(), ("GET", "/readyz"), &[], "").ok()?;
             (status == 200).then_some(())
         });
+    }
+
+    /// A program of the repository's, started in its folder.
+    fn python(&self, arguments: &[String]) -> Command {
+        let mut command = Command::new("python3");
+        command
+            .args(arguments)
+            .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."))
+            .env("PYTHONDONTWRITEBYTECODE", "1");
+        if let Some(key) = self.variables.get("PACELINE_API_KEY") {
+            command.env("PACELINE_API_KEY", key);
+        }
+        command
+    }
+
+    /// Leaves a receiver running here, and waits until it listens.
+    pub(crate) fn receive(&mut self, at: &str, arguments: &[String]) {
+        let mut command = self.python(arguments);
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        self.running.push(child);
+        let (sender, printed) = sync_channel(100);
+        // Ends with what it reads.
+        thread::spawn(move || {
+            for line in lines.map_while(Result::ok) {
+                if sender.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        self.printed.insert(at.to_owned(), printed);
+        poll("it listens", || TcpStream::connect(at).ok());
+    }
+
+    /// What a program prints that runs to its end, which has to be good.
+    pub(crate) fn program(&self, arguments: &[String]) -> String {
+        let output = self.python(arguments).output().unwrap();
+        assert!(output.status.success(), "{arguments:?}: {output:?}");
+        String::from_utf8(output.stdout).unwrap()
     }
 
     /// Runs to its end, which has to be good.
@@ -101,7 +149,7 @@ impl Stage {
         while let Some(argument) = rest.next() {
             match argument.as_str() {
                 "-s" => {}
-                "-H" => headers.push(rest.next().unwrap().clone()),
+                "-H" => headers.push(rest.next().unwrap().split_once(": ").unwrap()),
                 "-d" => body.clone_from(rest.next().unwrap()),
                 given if given.starts_with("http://") => given.clone_into(&mut url),
                 other => panic!("curl {other} is not understood"),
@@ -109,22 +157,24 @@ impl Stage {
         }
         let path = url.strip_prefix(&format!("http://{}", self.api)).unwrap();
         let method = if body.is_empty() { "GET" } else { "POST" };
-        let (status, answer) = http(&self.api, method, path, &headers, &body).unwrap();
+        let answer = send(self.port(), (method, path), &headers, &body);
+        let (status, _, answer) = answer.unwrap();
         assert!((200..300).contains(&status), "{url}: {status} {answer}");
         serde_json::from_str(&answer).unwrap()
     }
 
-    /// The id of the next event that arrives.
-    pub(crate) fn arrival(&self) -> String {
-        self.arrivals.recv_timeout(PATIENCE).unwrap()
+    /// The id of the next event that arrives here, and what its receiver makes of it.
+    pub(crate) fn arrival(&self, at: &str) -> (String, String) {
+        let line = self.printed[at].recv_timeout(PATIENCE).unwrap();
+        let mut words = line.split(' ').map(str::to_owned);
+        (words.next().unwrap(), words.next().unwrap())
     }
 
     /// Asks the API until it answers so.
     pub(crate) fn wait_for(&self, path: &str, wanted: impl Fn(&Value) -> bool) {
         let key = &self.variables["PACELINE_API_KEY"];
-        let headers = [format!("Authorization: Bearer {key}")];
         poll(path, || {
-            let (_, answer) = http(&self.api, "GET", path, &headers, "")?;
+            let (_, answer) = ask((self.port(), key.as_str()), "GET", path, None).ok()?;
             let answer: Value = serde_json::from_str(&answer).unwrap();
             wanted(&answer).then_some(())
         });
@@ -132,7 +182,7 @@ impl Stage {
 }
 
 #[expect(clippy::disallowed_methods, reason = "waits for another process")]
-fn poll<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+pub(crate) fn poll<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     for _ in 0..POLLS {
         if let Some(found) = look() {
             return found;
@@ -140,51 +190,4 @@ fn poll<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
         thread::sleep(Duration::from_millis(50));
     }
     panic!("{what}: not within time")
-}
-
-/// Status and body; none if nobody answers.
-fn http(
-    address: &str,
-    method: &str,
-    path: &str,
-    headers: &[String],
-    body: &str,
-) -> Option<(u16, String)> {
-    let mut stream = TcpStream::connect(address).ok()?;
-    let headers: String = headers.iter().map(|one| format!("{one}\r\n")).collect();
-    let length = body.len();
-    write!(
-        stream,
-        "{method} {path} HTTP/1.0\r\nhost: {address}\r\ncontent-length: {length}\r\n{headers}\r\n{body}"
-    )
-    .ok()?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).ok()?;
-    let (head, body) = answer.split_once("\r\n\r\n")?;
-    let status = head.split(' ').nth(1)?.parse().ok()?;
-    Some((status, body.to_owned()))
-}
-
-/// Takes one request, answers 204 and returns its `webhook-id`.
-fn receive(stream: TcpStream) -> String {
-    let mut reader = BufReader::new(stream);
-    let (mut length, mut id) = (0, String::new());
-    loop {
-        let mut line = String::new();
-        reader.read_line(&mut line).unwrap();
-        let line = line.trim().to_lowercase();
-        if let Some(value) = line.strip_prefix("content-length:") {
-            length = value.trim().parse().unwrap();
-        }
-        if let Some(value) = line.strip_prefix("webhook-id:") {
-            value.trim().clone_into(&mut id);
-        }
-        if line.is_empty() {
-            break;
-        }
-    }
-    reader.read_exact(&mut vec![0; length]).unwrap();
-    let answer = b"HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n";
-    reader.get_mut().write_all(answer).unwrap();
-    id
 }

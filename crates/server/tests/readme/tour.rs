@@ -1,20 +1,26 @@
 //! Takes the README's tour as it is written, up to the distributed part. Only
 //! the ports are others, and what is a program of the system's is done here:
-//! `curl`, `jq`, `sqlite3`, and the receiver in Python.
+//! `curl`, `jq` and `sqlite3`. The programs in Python run.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
 use crate::book::{README, blocks, commands, words};
+use crate::customer::Customer;
 use crate::stage::Stage;
 
 struct Tour {
     stage: Stage,
+    /// The secret that was shown last, which stands in the text as `whsec_…`.
+    secret: String,
+    /// The link that was made, and who opened it.
+    link: String,
+    customer: Option<Customer>,
     /// What was done, and how often.
     done: BTreeMap<String, u32>,
-    /// Ids of events that were accepted.
-    events: Vec<String>,
+    /// Ids of events that were accepted, and what the receiver made of each.
+    events: Vec<(String, String)>,
     /// What `sqlite3` ran, and `psql` should.
     sql: Vec<String>,
 }
@@ -32,9 +38,8 @@ impl Tour {
             self.stage.variables.insert(name.to_owned(), value);
             return;
         }
-        // The build that the test has, and the receiver that the stage is; `onboard.py` is run
-        // by the tests of the clients, and by a browser what its link is for.
-        if first == "cargo" || first == "python3" {
+        // The build is the one that the test has.
+        if first == "cargo" {
             return self.note(first);
         }
         if first == "psql" {
@@ -45,6 +50,7 @@ impl Tour {
         match first {
             "paceline" => drop(self.paceline(&words[1..])),
             "curl" => drop(self.curl(&words[1..])),
+            "python3" => self.python(&words[1..]),
             "sqlite3" => {
                 let (sql, file) = (&words[words.len() - 1], &words[words.len() - 2]);
                 let file = self.stage.folder.path().join(file);
@@ -87,8 +93,15 @@ impl Tour {
         let output = self.stage.run(arguments);
         let said = String::from_utf8(output.stdout).unwrap();
         assert!(!said.trim().is_empty(), "{arguments:?} says nothing");
-        if arguments[..2] == ["event", "send"] {
-            self.accepted();
+        match [arguments[0].as_str(), arguments[1].as_str()] {
+            ["event", "send"] => self.accepted(),
+            ["link", "create"] => said.trim().clone_into(&mut self.link),
+            ["destination", "secret"] => {
+                let mut words = said.split_whitespace();
+                let secret = words.find(|word| word.starts_with("whsec_"));
+                secret.unwrap().clone_into(&mut self.secret);
+            }
+            _ => {}
         }
         let nouns = ["destination", "event", "link", "tenant"];
         let named = if nouns.contains(&arguments[0].as_str()) {
@@ -104,8 +117,8 @@ impl Tour {
         let answer = self.stage.curl(arguments);
         if answer.get("destinations").is_some() && answer.get("attempts").is_none() {
             self.accepted();
-            let event = self.events.last();
-            assert_eq!(answer["id"].as_str(), event.map(String::as_str));
+            let (event, _) = self.events.last().unwrap();
+            assert_eq!(answer["id"].as_str(), Some(event.as_str()));
         }
         self.note("curl");
         answer
@@ -113,9 +126,63 @@ impl Tour {
 
     /// An accepted event arrives; `$EVENT` is the last one.
     fn accepted(&mut self) {
-        let event = self.stage.arrival();
-        self.events.push(event.clone());
+        let (event, made_of_it) = self.stage.arrival(&self.stage.receiver);
+        self.events.push((event.clone(), made_of_it));
         self.stage.variables.insert("EVENT".to_owned(), event);
+    }
+
+    fn python(&mut self, arguments: &[String]) {
+        self.note(&format!("python3 {}", arguments[0]));
+        let all: Vec<_> = arguments.iter().map(String::as_str).collect();
+        match all[..] {
+            ["examples/saas/onboard.py", _] => self.onboards(arguments),
+            ["examples/receiver.py", "whsec_…"] => {
+                let (at, secret) = (self.stage.receiver.clone(), self.secret.clone());
+                self.listens(&at, secret);
+            }
+            ["examples/receiver.py", "whsec_…", "9001"] => self.mends_his_endpoint(),
+            _ => panic!("python3 {all:?} is not understood"),
+        }
+    }
+
+    /// The receiver, where the text has a port that may be taken.
+    fn listens(&mut self, at: &str, secret: String) {
+        let (_, port) = at.split_once(':').unwrap();
+        let arguments = ["examples/receiver.py".to_owned(), secret, port.to_owned()];
+        self.stage.receive(at, &arguments);
+    }
+
+    /// It prints what the README says.
+    fn onboards(&self, arguments: &[String]) {
+        let said = self.stage.program(arguments);
+        let shown = blocks(README, "text");
+        let shown = shown.iter().find(|text| text.starts_with("onboarded"));
+        let shown = shown.unwrap().replace("127.0.0.1:8080", &self.stage.api);
+        assert_eq!(said.lines().count(), shown.lines().count(), "{said}");
+        for (line, shown) in said.lines().zip(shown.lines()) {
+            match shown.strip_suffix('…') {
+                Some(begins) => assert!(line.starts_with(begins), "{said}"),
+                None => assert_eq!(line, shown),
+            }
+        }
+    }
+
+    /// What the README says of it, up to what was missed.
+    fn mends_his_endpoint(&mut self) {
+        let event = self.stage.variables["EVENT"].clone();
+        let customer = Customer::open(self.stage.port(), &self.link);
+        customer.sees_why(&event);
+        let at = self.stage.second.clone();
+        self.listens(&at, customer.rotates());
+        let [was, now] = [&self.stage.receiver, &at].map(|at| format!("http://{at}/"));
+        customer.mends(&now);
+        customer.sees_where_it_went(&event, (&was, &now));
+        let (tried, made_of_it) = self.stage.arrival(&at);
+        assert_eq!(made_of_it, "verified");
+        assert_ne!(tried, event);
+        customer.has_it_sent_again();
+        assert_eq!(self.stage.arrival(&at), (event, "verified".to_owned()));
+        self.customer = Some(customer);
     }
 
     fn note(&mut self, what: &str) {
@@ -129,6 +196,9 @@ fn the_tour_works_as_it_is_written() {
     let (tour, _) = tour.split_once("\n### Run it distributed\n").unwrap();
     let mut guide = Tour {
         stage: Stage::new(),
+        secret: String::new(),
+        link: String::new(),
+        customer: None,
         done: BTreeMap::new(),
         events: Vec::new(),
         sql: Vec::new(),
@@ -148,13 +218,15 @@ fn the_tour_works_as_it_is_written() {
         ("curl", 4),
         ("destination create", 2),
         ("destination explain", 2),
+        ("destination retries", 1),
         ("destination secret", 1),
         ("event send", 2),
         ("event show", 2),
         ("link create", 1),
         ("plan", 1),
         ("psql", 1),
-        ("python3", 3),
+        ("python3 examples/receiver.py", 2),
+        ("python3 examples/saas/onboard.py", 1),
         ("serve", 1),
         ("sqlite3", 1),
         ("tenant create", 1),
@@ -168,11 +240,16 @@ fn the_tour_works_as_it_is_written() {
         .stage
         .wait_for(&path, |found| found["limits"]["per_second"] == 50);
     // The last is a customer's, whom this key does not see without his name.
-    assert_eq!(guide.events.len(), 3);
-    for event in &guide.events[..2] {
+    let [first, second, (missed, third)] = &guide.events[..] else {
+        panic!("three events: {:?}", guide.events);
+    };
+    for (event, made_of_it) in [first, second] {
+        assert_eq!(made_of_it, "verified");
         let path = format!("/v1/events/{event}");
         guide
             .stage
             .wait_for(&path, |found| found["attempts"][0]["state"] == "succeeded");
     }
+    assert_eq!(third, "FORGED");
+    guide.customer.unwrap().is_content(missed);
 }

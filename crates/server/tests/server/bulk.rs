@@ -12,6 +12,7 @@ use http::Request;
 use serde_json::{Value, json};
 use server::api::bulk::{COMMIT_EVENTS, MAX_BULK_EVENTS};
 
+use crate::described::Described;
 use crate::world::{KEY, World};
 
 fn line(n: usize) -> String {
@@ -91,6 +92,38 @@ async fn a_broken_line_is_answered_by_its_number_and_the_others_are_taken() {
     ];
     assert_eq!(seen, expected);
     assert_eq!(stored(&world), ["1", "8"]);
+}
+
+/// Schemathesis asks every other route whether it answers what is described.
+#[tokio::test]
+async fn each_line_of_an_answer_is_what_is_described() {
+    let described = Described::by(serde_json::to_value(server::api::openapi()).unwrap());
+    let of_a_line = "/paths/~1v1~1events~1bulk/post/responses/200/content\
+                     /application~1x-ndjson/schema";
+    let world = World::new();
+    let nowhere = "00000000-0000-0000-0000-000000000009";
+    let body = [
+        line(1),
+        "{\"type\":\"a\"\n".to_owned(),
+        "[1]\n".to_owned(),
+        format!("{{\"destination_id\":\"{nowhere}\",\"payload\":1}}\n"),
+    ];
+    let (answers, last) = world.bulk(body.concat()).await;
+    assert_eq!((answers.len(), &last), (4, &end(1, 3, true)));
+    let too_many: String = (0..MAX_BULK_EVENTS as usize + 2).map(line).collect();
+    let (_, cut_off) = World::new().bulk(too_many).await;
+    for last in [&last, &cut_off] {
+        assert_eq!(described.problems("BulkEnd", last), [""; 0], "{last}");
+        assert_ne!(described.of(of_a_line, last), [""; 0], "it is no line's");
+    }
+    for answer in &answers {
+        assert_eq!(described.of(of_a_line, answer), [""; 0], "{answer}");
+        assert_ne!(described.problems("BulkEnd", answer), [""; 0], "{answer}");
+    }
+    let json = Request::post("/v1/events/bulk").header("authorization", format!("Bearer {KEY}"));
+    let refused = world.request(json.body(Body::from("[]")).unwrap()).await;
+    assert_eq!(refused.status, 415);
+    assert_eq!(described.problems("Problem", &refused.json), [""; 0]);
 }
 
 /// Counts the lines that were read of the body and are not yet in the store:

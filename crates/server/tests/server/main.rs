@@ -12,6 +12,7 @@ mod bulk;
 mod command_line;
 mod credentials;
 mod demo;
+mod described;
 mod fuzz;
 mod handshake;
 mod health;

@@ -1,7 +1,13 @@
 //! `paceline import svix`, from answers as Svix's API gives them to a real server; and what
 //! receivers that knew Svix make of its requests.
+//!
+//! The answers are not recorded. They are written by hand after the description that Svix
+//! publishes (`codegen/lib-openapi.json` of github.com/svix/svix-webhooks, version 1.947.0 of
+//! the API), and a test holds each to the fields and types that it states. Ids are shorter
+//! than Svix's. What the description has dropped and its server still sends (`rateLimit`,
+//! `filterTypes`, `version`) stands beside it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -18,10 +24,14 @@ use standardwebhooks::Webhook;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
+use crate::described::Described;
 use crate::process::{Server, free_port, paceline};
 
 /// By path and query. Only the receivers' URLs are put in.
 const ACCOUNT: &str = include_str!("svix/account.json");
+
+/// The fields of its answers, which of them are required, and their types: what is read.
+const DESCRIBED: &str = include_str!("svix/described.json");
 
 const GUIDE: &str = include_str!("../../../../docs/from-svix.md");
 
@@ -97,14 +107,50 @@ async fn answer(State(account): State<Account>, request: Request) -> Response {
         let wait = [(header::RETRY_AFTER, "1")];
         return (StatusCode::TOO_MANY_REQUESTS, wait).into_response();
     }
-    let problem = |code: &str| axum::Json(json!({"code": code, "detail": "as it is"}));
     match answers.by_target.get(target) {
         Some(found) => axum::Json(found).into_response(),
         None if target.ends_with("/transformation/") => {
-            (StatusCode::NOT_FOUND, problem("not_found")).into_response()
+            (StatusCode::NOT_FOUND, axum::Json(problem("not_found"))).into_response()
         }
-        None => (StatusCode::INTERNAL_SERVER_ERROR, problem("server_error")).into_response(),
+        None => {
+            let problem = axum::Json(problem("server_error"));
+            (StatusCode::INTERNAL_SERVER_ERROR, problem).into_response()
+        }
     }
+}
+
+fn problem(code: &str) -> Value {
+    json!({"code": code, "detail": "as it is"})
+}
+
+/// What Svix calls an answer from there.
+fn kind(target: &str) -> &'static str {
+    let path = target.split('?').next().unwrap().trim_end_matches('/');
+    match path.rsplit('/').next().unwrap() {
+        "app" => "ListResponse_ApplicationOut_",
+        "endpoint" => "ListResponse_EndpointOut_",
+        "event-type" => "ListResponse_EventTypeOut_",
+        "headers" => "EndpointHeadersOut",
+        "secret" => "EndpointSecretOut",
+        "transformation" => "EndpointTransformationOut",
+        _ => panic!("{target} is nothing that is read"),
+    }
+}
+
+#[test]
+fn each_answer_has_the_fields_that_svix_describes() {
+    let described = Described::by(serde_json::from_str(DESCRIBED).unwrap());
+    let account: BTreeMap<String, Value> = serde_json::from_str(ACCOUNT).unwrap();
+    let kinds: BTreeSet<_> = account.keys().map(|target| kind(target)).collect();
+    assert_eq!(kinds.len(), 6, "{kinds:?}");
+    for (target, answer) in &account {
+        let problems = described.problems(kind(target), answer);
+        assert_eq!(problems, [""; 0], "{target}");
+    }
+    assert_eq!(
+        described.problems("HttpErrorOut", &problem("not_found")),
+        [""; 0]
+    );
 }
 
 /// An account of Svix, a server of ours, and receivers.

@@ -75,7 +75,8 @@ fn a_destination_is_tried_and_what_it_answered_is_found_and_shown() {
         let made = client.says(0, &["destination", "create", endpoint, "--name", name]);
         made["id"].as_str().unwrap().to_owned()
     };
-    let good = create(&answering("204 No Content"), "good");
+    let endpoint = answering("204 No Content");
+    let good = create(&endpoint, "good");
     create(&answering("503 Service Unavailable"), "bad");
     client.says(0, &["destination", "retries", "bad", "--delay", "1h"]);
 
@@ -89,6 +90,11 @@ fn a_destination_is_tried_and_what_it_answered_is_found_and_shown() {
 
     are_found(&client, &tried, &failed);
     is_shown_as_it_was_sent(&client, &tried);
+    let moved = format!("{endpoint}/moved");
+    client.says(0, &["destination", "update", "good", "--endpoint", &moved]);
+    let id = tried["attempt"]["id"].to_string();
+    let shown = client.says(0, &["attempt", "show", &id]);
+    assert_eq!(shown["request"]["url"], endpoint, "where it went");
     server.stop();
 }
 

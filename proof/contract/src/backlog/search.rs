@@ -9,7 +9,8 @@ use domain::ids::{AttemptId, DestinationId, EventId, TenantId};
 
 use super::BacklogWorld;
 use engine::ports::{
-    AttemptFilter, AttemptView, DEFAULT_TENANT, EventFilter, MAX_EVENTS_EXAMINED, MAX_ROWS, NextTry,
+    AttemptFilter, AttemptView, DEFAULT_TENANT, DestinationChange, EventFilter,
+    MAX_EVENTS_EXAMINED, MAX_ROWS, NextTry,
 };
 
 /// All that match, on pages of two.
@@ -374,6 +375,45 @@ pub async fn attempts_are_found_by_their_event(world: &BacklogWorld) {
         let found = attempts(world, DEFAULT_TENANT, &by(text)).await;
         assert_eq!(found, [], "{text}");
     }
+}
+
+/// Wherever that has moved since, and when it is deleted as well.
+pub async fn an_attempt_went_where_its_destination_was_then(world: &BacklogWorld) {
+    const THERE: &str = "https://elsewhere.example/";
+    let of = world.destination().unlimited().create().await;
+    let worker = world.worker().await;
+    let went_to = async |attempt: AttemptId| {
+        let found = world.overview.requested(DEFAULT_TENANT, attempt).await;
+        found.unwrap().url
+    };
+    world.accept(of, 1).await;
+    let waiting = AttemptFilter {
+        destination: Some(of),
+        ..AttemptFilter::default()
+    };
+    let first = ids_of(world, DEFAULT_TENANT, &waiting).await[0];
+    assert_eq!(went_to(first).await, None, "it has not been sent");
+    world.start_all(worker, of).await;
+    world.pass(Duration::from_millis(2)).await;
+
+    let moved = DestinationChange {
+        url: Some(THERE.to_owned()),
+        ..DestinationChange::default()
+    };
+    let changed = (world.catalog).change_destination(DEFAULT_TENANT, of, &moved);
+    let before = "https://receiver.example/hooks";
+    changed.await.unwrap();
+    assert_eq!(went_to(first).await.as_deref(), Some(before));
+    world.pass(Duration::from_millis(2)).await;
+    world.accept(of, 1).await;
+    let second = world.start_all(worker, of).await[0].attempt;
+    let deleted = world.catalog.delete_destination(DEFAULT_TENANT, of);
+    deleted.await.unwrap();
+    let both = (went_to(first).await, went_to(second).await);
+    assert_eq!(
+        (both.0.as_deref(), both.1.as_deref()),
+        (Some(before), Some(THERE))
+    );
 }
 
 /// To whom an attempt goes, where it stands, and which try it is.

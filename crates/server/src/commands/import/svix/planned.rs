@@ -117,7 +117,9 @@ impl Destination {
         }
         left.extend(metadata(endpoint.metadata.keys()));
         // Svix lists them in whatever order.
-        let types: BTreeSet<String> = endpoint.filter_types.iter().flatten().cloned().collect();
+        let types = endpoint.event_types.as_ref();
+        let types = types.or(endpoint.filter_types.as_ref()).into_iter();
+        let types: BTreeSet<String> = types.flatten().cloned().collect();
         Ok(Self {
             external_id,
             url: endpoint.url.clone(),
@@ -338,6 +340,26 @@ mod tests {
             let planned = planned(&endpoint);
             assert_eq!(planned.per_second, per_second);
             assert_eq!(planned.event_types, ["a.b", "b"]);
+        }
+    }
+
+    #[test]
+    fn types_are_taken_by_their_former_name_too() {
+        let named = |types: Option<[&str; 1]>| -> Option<Vec<String>> {
+            Some(types?.map(str::to_owned).into())
+        };
+        for (event_types, filter_types, expected) in [
+            (Some(["a"]), Some(["b"]), "a"),
+            (Some(["a"]), None, "a"),
+            (None, Some(["b"]), "b"),
+            (None, None, "*"),
+        ] {
+            let endpoint = Endpoint {
+                event_types: named(event_types),
+                filter_types: named(filter_types),
+                ..endpoint()
+            };
+            assert_eq!(planned(&endpoint).event_types, [expected]);
         }
     }
 

@@ -60,6 +60,8 @@ pub(super) struct Endpoint {
     pub(super) description: String,
     pub(super) disabled: Option<bool>,
     /// Without any: all of them.
+    pub(super) event_types: Option<Vec<String>>,
+    /// What the former was called before.
     pub(super) filter_types: Option<Vec<String>>,
     pub(super) channels: Option<Vec<String>>,
     /// Messages a second.
