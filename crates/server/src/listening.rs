@@ -3,8 +3,8 @@
 //! A stranger needs no key to open a socket, so each one is bounded in memory
 //! and in time before anything is known of it: a head has [`Bounds::head`] to
 //! come and `HEAD_BYTES` to fit in, a connection without a request ends after
-//! [`Bounds::idle`], and one whose client reads nothing of its answer after
-//! `STALLED`. There are [`Bounds::connections`] at once, and fewer from one
+//! [`Bounds::idle`], and one whose client reads nothing of its answer, or next to
+//! nothing, after `STALLED`. There are [`Bounds::connections`] at once, and fewer from one
 //! address (`places`); who comes beyond them is closed at once, which costs
 //! less than letting him wait.
 //!
@@ -53,6 +53,11 @@ const BUFFER_BYTES: usize = 2 * HEAD_BYTES;
 /// How long a client may read nothing while its answer waits for it, and send
 /// nothing either: a bulk body may well be sent whole before its answer is read.
 const STALLED: Duration = Duration::from_secs(60);
+
+/// In so much time in which its answer waits for it, a client has to take so many bytes
+/// or to send them: 1 KiB a second, as a body has to come. An answer is in memory until
+/// it is read.
+const PACE_BYTES: usize = 60 * 1_024;
 
 /// After it was told to end, a head that has begun has so long to become a
 /// request.

@@ -217,7 +217,10 @@ pub(super) async fn authenticate(
                 Ok(None) => {}
                 Err(problem) => return problem.into_response(),
             }
-            let mut response = next.run(request).await;
+            let method = request.method().clone();
+            let response = next.run(request).await;
+            let held = app.hold(identity.tenant, &method, response).await;
+            let mut response = held.unwrap_or_else(IntoResponse::into_response);
             let whose = Limited {
                 tenant: identity.tenant,
                 limit: identity.ingest_limit,

@@ -196,9 +196,9 @@ async fn a_bound_that_is_reached_closes_at_once_and_is_for_those_who_reach_it() 
     timeout(ENOUGH, again).await.expect("places come back");
 }
 
-/// The clock of `seen`, without a socket: a minute is too long to wait for.
-#[tokio::test(start_paused = true)]
-async fn a_client_that_reads_nothing_is_given_up() {
+/// Over what has no socket, a minute being too long to wait for: what a client sees who
+/// wants a megabyte.
+async fn wants_much() -> (tokio::io::DuplexStream, tokio::task::JoinHandle<()>) {
     let (mut client, server) = tokio::io::duplex(1024);
     let router = Router::new().route("/large", get(async || vec![b'x'; 1024 * 1024]));
     let connection = Connection {
@@ -210,10 +210,41 @@ async fn a_client_that_reads_nothing_is_given_up() {
     let spoken = tokio::spawn(connection.speak(server));
     let request = b"GET /large HTTP/1.1\r\nhost: x\r\n\r\n";
     client.write_all(request).await.unwrap();
+    (client, spoken)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_reads_nothing_is_given_up() {
+    let (_client, spoken) = wants_much().await;
     let began = Instant::now();
     timeout(Duration::from_secs(600), spoken)
         .await
         .expect("it ends")
         .unwrap();
     assert!(began.elapsed() >= STALLED);
+}
+
+/// How much of it there is for a client that takes so much each second, at most.
+async fn taken(bytes: usize) -> (usize, Duration) {
+    let (mut client, spoken) = wants_much().await;
+    let (began, mut all, mut taken) = (Instant::now(), 0, vec![0; bytes]);
+    while !spoken.is_finished() && all < 1024 * 1024 {
+        sleep(Duration::from_secs(1)).await;
+        match client.read_exact(&mut taken).await {
+            Ok(read) => all += read,
+            Err(_ended) => break,
+        }
+    }
+    (all, began.elapsed())
+}
+
+/// A byte now and then held an answer of any size without end.
+#[tokio::test(start_paused = true)]
+async fn a_client_that_reads_next_to_nothing_is_given_up_and_a_slow_network_is_not() {
+    let (dripped, took) = taken(10).await;
+    // What is on its way is still taken when the connection has ended.
+    assert!(dripped < 4 * 1024, "{dripped} bytes");
+    assert!(took >= STALLED && took < STALLED * 5, "{took:?}");
+    let (slow, took) = taken(2 * 1024).await;
+    assert!(slow >= 1024 * 1024, "{slow} bytes in {took:?}");
 }
