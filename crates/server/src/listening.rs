@@ -5,8 +5,8 @@
 //! come and `HEAD_BYTES` to fit in, a connection without a request ends after
 //! [`Bounds::idle`], and one whose client reads nothing of its answer, or next to
 //! nothing, after `STALLED`. There are [`Bounds::connections`] at once, and fewer from one
-//! address (`places`); who comes beyond them is closed at once, which costs
-//! less than letting him wait.
+//! address; who comes beyond them has the place of one that asks nothing, or is
+//! closed at once, which costs less than letting him wait (`places`).
 //!
 //! Shutdown waits for requests, not for connections: one that has none, or only
 //! the beginning of one, is closed.
@@ -38,7 +38,7 @@ mod places;
 mod seen;
 mod tls;
 
-use places::{Place, Places};
+use places::{Asking, Place, Places};
 use seen::{Busy, Next, Seen, Watched};
 pub use tls::{Acceptor, Tls};
 
@@ -136,7 +136,7 @@ impl Listening {
                 router: router.clone(),
                 bounds,
                 shutdown: shutdown.clone(),
-                _place: place,
+                place,
             };
             running.spawn(connection.run(stream, tls.clone()));
         }
@@ -150,8 +150,12 @@ struct Connection {
     router: Router,
     bounds: Bounds,
     shutdown: CancellationToken,
-    _place: Place,
+    place: Arc<Place>,
 }
+
+/// In an answer: whoever asked has a good key or session.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Known;
 
 impl Connection {
     async fn run(self, stream: TcpStream, tls: Option<Acceptor>) {
@@ -164,9 +168,11 @@ impl Connection {
             return self.speak(stream).await;
         };
         let handshake = timeout(self.bounds.head, tls.now().accept(stream));
+        let closing = self.place.closing();
         let stream = tokio::select! {
             biased;
             () = self.shutdown.cancelled() => return,
+            () = closing.cancelled() => return,
             stream = handshake => stream,
         };
         match stream {
@@ -179,15 +185,23 @@ impl Connection {
     async fn speak(self, stream: impl AsyncRead + AsyncWrite + Unpin) {
         let seen = Arc::new(Seen::new());
         let (router, busy) = (self.router, Arc::clone(&seen));
+        let closing = self.place.closing();
+        let place = self.place;
         let answers = service_fn(move |request: Request<Incoming>| {
-            let busy = Busy::new(&busy);
+            let (busy, asking) = (Busy::new(&busy), place.asks());
             let answered = router.clone().oneshot(request.map(Body::new));
             async move {
-                let answer = match answered.await {
+                let mut answer = match answered.await {
                     Ok(answer) => answer,
                     Err(never) => match never {},
                 };
-                Ok::<Response<Answer>, Infallible>(answer.map(|body| Answer { body, _busy: busy }))
+                if answer.extensions_mut().remove::<Known>().is_some() {
+                    asking.know();
+                }
+                Ok::<Response<Answer>, Infallible>(answer.map(|body| Answer {
+                    body,
+                    _until_the_end: (busy, asking),
+                }))
             }
         });
         let io = TokioIo::new(Watched::new(stream, Arc::clone(&seen)));
@@ -220,6 +234,10 @@ impl Connection {
                     ends_at = Some(Instant::now() + LAST_HEAD);
                     connection.as_mut().graceful_shutdown();
                 }
+                () = closing.cancelled() => {
+                    tracing::debug!("a connection was closed for another");
+                    return;
+                }
                 () = sleep_until(next) => {}
             }
         }
@@ -229,7 +247,7 @@ impl Connection {
 /// The body of an answer: its request is in flight until the end of it.
 struct Answer {
     body: Body,
-    _busy: Busy,
+    _until_the_end: (Busy, Asking),
 }
 
 impl HttpBody for Answer {

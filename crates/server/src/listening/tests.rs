@@ -1,5 +1,6 @@
 use axum::routing::get;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::sync::Semaphore;
 
 use super::*;
 
@@ -11,6 +12,8 @@ struct World {
     address: std::net::SocketAddr,
     shutdown: CancellationToken,
     answer: CancellationToken,
+    /// How often that was asked for.
+    slow: Arc<Semaphore>,
     served: tokio::task::JoinHandle<()>,
 }
 
@@ -19,13 +22,15 @@ impl World {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
         let (shutdown, answer) = (CancellationToken::new(), CancellationToken::new());
-        let waits = answer.clone();
+        let (waits, slow) = (answer.clone(), Arc::new(Semaphore::new(0)));
+        let asked = Arc::clone(&slow);
         let router = Router::new()
             .route("/", get(async || "here\n"))
             .route("/large", get(async || vec![b'x'; 64 * 1024 * 1024]))
             .route(
                 "/slow",
                 get(async move || {
+                    asked.add_permits(1);
                     waits.cancelled().await;
                     "at last\n"
                 }),
@@ -41,6 +46,7 @@ impl World {
             address,
             shutdown,
             answer,
+            slow,
             served,
         }
     }
@@ -196,6 +202,29 @@ async fn a_bound_that_is_reached_closes_at_once_and_is_for_those_who_reach_it() 
     timeout(ENOUGH, again).await.expect("places come back");
 }
 
+/// Sockets that are only held shut nobody out, however often they are opened again.
+#[tokio::test]
+async fn strangers_who_hold_all_places_give_way() {
+    let world = World::new(Bounds {
+        connections: 3,
+        ..Bounds::default()
+    })
+    .await;
+    let mut slow = world.said("GET /slow HTTP/1.1\r\nhost: x\r\n\r\n").await;
+    let _asked = world.slow.acquire().await.unwrap();
+    let mut strangers = Vec::new();
+    for _ in 0..10 {
+        strangers.push(world.connect().await);
+    }
+    let mut comes = world.said(ONE).await;
+    assert!(comes.read(&mut [0; 512]).await.unwrap() > 0);
+    for stranger in &mut strangers[..8] {
+        assert_eq!(rest(stranger).await, "");
+    }
+    world.answer.cancel();
+    assert!(slow.read(&mut [0; 512]).await.unwrap() > 0, "it had asked");
+}
+
 /// Over what has no socket, a minute being too long to wait for: what a client sees who
 /// wants a megabyte.
 async fn wants_much() -> (tokio::io::DuplexStream, tokio::task::JoinHandle<()>) {
@@ -205,7 +234,7 @@ async fn wants_much() -> (tokio::io::DuplexStream, tokio::task::JoinHandle<()>) 
         router,
         bounds: Bounds::default(),
         shutdown: CancellationToken::new(),
-        _place: Places::new(1, 1).take([127, 0, 0, 1].into()).unwrap(),
+        place: Places::new(1, 1).take([127, 0, 0, 1].into()).unwrap(),
     };
     let spoken = tokio::spawn(connection.speak(server));
     let request = b"GET /large HTTP/1.1\r\nhost: x\r\n\r\n";

@@ -9,6 +9,7 @@ use http::{HeaderValue, StatusCode, header};
 use super::Asked;
 use super::guest::{Guest, is_in_frame};
 use super::refused::{self, Refused, Said};
+use crate::listening::Known;
 
 /// Security headers on every answer. What a page shows is its visitor's, so no
 /// cache keeps it; assets say otherwise themselves.
@@ -35,6 +36,9 @@ pub(super) async fn guarded(State(pages): Asked, mut request: Request, next: Nex
         response = (status, page).into_response();
     }
     let is_framed = guest.is_one() || (in_frame && is_said_here);
+    if guest.tenant().is_some() {
+        response.extensions_mut().insert(Known);
+    }
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_SECURITY_POLICY, portal.policy(is_framed));
     if !(is_framed && portal.may_be_framed()) {
