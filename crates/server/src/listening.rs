@@ -43,12 +43,13 @@ use seen::{Busy, Next, Seen, Watched};
 pub use tls::{Acceptor, Tls};
 
 /// The largest head of a request. Ours are below 2 KiB; cookies of others on the
-/// same host can make them larger. Ten thousand of them are 160 MiB.
+/// same host, of which each may have 4 KiB, can make a browser's larger.
 const HEAD_BYTES: usize = 16 * 1024;
 
-/// What one connection buffers, at most: of its head, of a body that is read on,
-/// or of an answer.
-const BUFFER_BYTES: usize = 2 * HEAD_BYTES;
+/// What one connection buffers each way, at most: of its head, of a body that is
+/// read on, or of an answer. No more than a head needs: with 10,000 strangers who
+/// never end theirs that is 160 MiB, and all else of theirs about as much again.
+const BUFFER_BYTES: usize = HEAD_BYTES;
 
 /// How long a client may read nothing while its answer waits for it, and send
 /// nothing either: a bulk body may well be sent whole before its answer is read.
