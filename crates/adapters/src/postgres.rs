@@ -103,7 +103,7 @@ mod watch;
 pub use connect::PostgresOptions;
 pub use days::{DayAges, DaysKept};
 
-use failure::retried;
+use failure::{Failure, retried};
 use listen::Changes;
 
 /// The store on a pool of connections; cheap to clone.
@@ -147,7 +147,8 @@ impl PostgresStore {
 #[async_trait]
 impl Store for PostgresStore {
     async fn accept_events(&self, events: &[NewEvent]) -> Result<Vec<Acceptance>, StoreError> {
-        Ok(retried(|| ingest::accept_events(&self.pool, events)).await?)
+        let accepted = retried(|| ingest::accept_events(&self.pool, events)).await;
+        accepted.map_err(Failure::of_events)
     }
 
     async fn admit(&self, runs: &[Run], room: &Room) -> Result<Admitted, StoreError> {
