@@ -57,6 +57,7 @@ mod fleet;
 mod fold;
 mod found_attempts;
 mod found_events;
+mod grants;
 mod handshakes;
 mod harm;
 mod health;
@@ -129,6 +130,12 @@ impl PostgresStore {
     /// processes may do so at once: they take turns.
     pub async fn migrate(&self) -> Result<(), StoreError> {
         migrate::migrate(&self.pool).await
+    }
+
+    /// Gives the rights that workers need to this role, which is there, and takes back
+    /// what it had before. All or nothing; may be done at once by several.
+    pub async fn grant_to_workers(&self, role: &str) -> Result<(), StoreError> {
+        grants::to_workers(&self.pool, role).await
     }
 
     /// A round of keeping the partitions, one a day: makes those of the days that

@@ -75,6 +75,17 @@ fn workers_can_have_a_role_of_their_own() {
             }
         }
     }
+    let build = combined("rights of the role for workers", "base", &["worker-role"]);
+    for (role, pod) in build.roles() {
+        let variables = pod.before().iter().flat_map(|one| list(&one["env"]));
+        let given = variables.filter(|one| one["name"] == "PACELINE_WORKER_ROLE");
+        let given: Vec<_> = given.map(|one| text(&one["value"])).collect();
+        let expected: &[&str] = match role {
+            "scheduler" => &["paceline_worker"],
+            _ => &[],
+        };
+        assert_eq!(given, expected, "{role}");
+    }
     let page = read("k8s/README.md");
     assert!(page.contains("| `worker-database-url` | worker, with `worker-role` |"));
 }
