@@ -13,6 +13,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// What the page has users write.
 const SECRETS: &str = "\
 database-url=postgres://user:password@host:5432/paceline
+worker-database-url=postgres://paceline_worker:password@host:5432/paceline
 schedule-url=rediss://user:password@host:6379/
 queue-url=amqps://user:password@host:5671/%2f
 api-key=0123456789abcdef
