@@ -54,13 +54,15 @@ grant update (
 grant select (destination_id, first_after, held_until) on pacing to paceline_worker;
 grant update (deferred_until) on pacing to paceline_worker;
 
--- Retries. The first attempt of a day sets the sequence forward.
+-- Retries. The first attempt of a day sets the sequence forward, with the owner's rights:
+-- whoever may set it himself can use all ids up.
 grant insert (
         event_id, destination_id, tenant_id, try_number, due_at, created_at, tries_before,
         expires_at, payload_bytes, batch_limit, replay_id, urgent
     )
     on deliveries to paceline_worker;
-grant usage, update on sequence attempts_id_seq to paceline_worker;
+grant usage on sequence attempts_id_seq to paceline_worker;
+alter function attempts_day_begins() security definer set search_path = public, pg_temp;
 
 -- Outcomes. What is over leaves the deliveries, and stays in the ledger, where only an
 -- outcome that comes late changes anything. It reads no answers there.

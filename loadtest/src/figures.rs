@@ -12,6 +12,7 @@ mod idle;
 mod neighbours;
 mod nuisance;
 mod pending;
+mod rebuild;
 mod receiver_limit;
 mod restart;
 pub(crate) mod shares;
@@ -54,6 +55,10 @@ pub(crate) struct Args {
     #[arg(long, default_value_t = 10_000_000)]
     #[arg(value_parser = clap::value_parser!(u64).range(200..=100_000_000))]
     pending: u64,
+    /// Deliveries that wait at the start, for `rebuild`; the figure is for 1,000,000.
+    #[arg(long, default_value_t = 1_000_000)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1_000..=10_000_000))]
+    waiting: u32,
     /// Destinations with work, for `stuck`.
     #[arg(long, default_value_t = 10_000)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=100_000))]
@@ -93,6 +98,8 @@ enum Name {
     Stuck,
     /// The first delivery after each server was killed and is back.
     Restart,
+    /// The start of an embedded Paceline at which many deliveries wait.
+    Rebuild,
     /// A limit that is changed by SQL.
     Change,
     /// The share of limits.
@@ -138,6 +145,7 @@ async fn measure(name: Name, args: &Args, context: &Context) -> anyhow::Result<V
         Name::Wiped => vec![wiped::measure(context).await?],
         Name::Stuck => vec![stuck::measure(context, args.destinations).await?],
         Name::Restart => restart::measure(context).await?,
+        Name::Rebuild => rebuild::measure(&context.program, args.waiting).await?,
         Name::Change => change::measure(context).await?,
         Name::Shares => shares::undisturbed(context, args.seconds).await?,
         Name::Stalled => shares::stalled(context, args.seconds).await?,

@@ -116,7 +116,7 @@ async fn measure(args: &Args, stage: &mut Distributed) -> anyhow::Result<Report>
     let flooded = Instant::now();
     let length = Duration::from_secs(args.seconds.into());
     if args.faults {
-        faults::perform(&mut stage.children, &stage.shared, length).await?;
+        faults::perform(stage, length).await?;
     }
     tokio::time::sleep_until(flooded + length).await;
     let trial = &stage.trial;

@@ -260,6 +260,12 @@ async fn embedded(trials: &Trials, args: &Args) -> anyhow::Result<Vec<Figure>> {
             18_000.0,
             "deliveries/s",
         ),
+        Figure::at_most(
+            "SQLite's writer thread",
+            report.needed("writer_us_per_delivery")?,
+            45.0,
+            "µs a delivery",
+        ),
         Figure::noted(
             "CPU of all processes, embedded",
             report.needed("cpu_us_per_delivery")?,

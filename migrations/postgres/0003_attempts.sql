@@ -9,9 +9,32 @@ create function first_attempt_id(of_day date) returns bigint
     language sql immutable parallel safe
     return (of_day - date '1970-01-01')::bigint << 36;
 
--- Each larger than the one before, whatever the clock does: where the day has
--- changed the sequence is set forward, and never back. The sequence is an
--- argument, and no other function of ours is called: so it works under any
+create sequence attempts_id_seq as bigint;
+
+-- Sets the sequence forward to the first id of the day, and never back. It takes nothing, so
+-- that a role that may not set sequences can be lent it (examples/worker_grants.sql).
+create function attempts_day_begins() returns void
+    language plpgsql volatile set search_path from current
+as $$
+declare
+    ids regclass := 'attempts_id_seq';
+    lowest bigint := floor(date_part('epoch', clock_timestamp()) / 86400)::bigint << 36;
+begin
+    -- Of all that come first on a day one sets it forward. The others must not
+    -- set it back; and nobody may keep the lock until its commit, so it is
+    -- given back with the subtransaction. What setval did stays.
+    perform pg_advisory_xact_lock(ids::oid::bigint);
+    if coalesce(pg_sequence_last_value(ids), 0) < lowest then
+        perform setval(ids, lowest);
+    end if;
+    raise sqlstate 'PLDAY';
+exception
+    when sqlstate 'PLDAY' then null;
+end;
+$$;
+
+-- Each larger than the one before, whatever the clock does. The sequence is an
+-- argument, and what sets it forward is looked for beside it: so it works under any
 -- search_path.
 create function next_attempt_id(ids regclass) returns bigint
     language plpgsql volatile
@@ -23,23 +46,13 @@ begin
     if given >= lowest then
         return given;
     end if;
-    begin
-        -- Of all that come first on a day one sets it forward. The others must not
-        -- set it back; and nobody may keep the lock until its commit, so it is
-        -- given back with the subtransaction. What setval did stays.
-        perform pg_advisory_xact_lock(ids::oid::bigint);
-        if coalesce(pg_sequence_last_value(ids), 0) < lowest then
-            perform setval(ids, lowest);
-        end if;
-        raise sqlstate 'PLDAY';
-    exception
-        when sqlstate 'PLDAY' then null;
-    end;
+    execute format(
+        'select %s.attempts_day_begins()',
+        (select c.relnamespace::regnamespace from pg_class c where c.oid = ids)
+    );
     return nextval(ids);
 end;
 $$;
-
-create sequence attempts_id_seq as bigint;
 
 -- An attempt is a row of `deliveries` as long as it is owed: it waits, has a permit or is
 -- under way. When it is over the row goes, and one of `ledger` is written, once. So what
@@ -248,7 +261,8 @@ begin atomic
                 select n.id from events e
                 cross join unnest(e.deliveries) as n (id)
                 where e.id = of_event and e.day = event_day(of_event) and n.id < older_than
-                order by n.id desc
+                -- No more are looked for: those that are due at a time are found below.
+                order by n.id desc limit most
             ) n
             cross join lateral (
                 select l.* from ledger l where l.id = n.id and l.due_at is null
@@ -526,11 +540,13 @@ create table replays (
     after_event uuid,
     -- When the last of those replayed would have started, at the share.
     paced_at timestamptz,
+    -- When a step looked at it last.
+    looked_at timestamptz,
     created_at timestamptz not null,
     finished_at timestamptz
 );
 
-create index replays_running on replays (id) where state = 'running';
+create index replays_running on replays (tenant_id, id) where state = 'running';
 create index replays_of_tenant on replays (tenant_id, id);
 -- A destination that goes is asked for here.
 create index replays_of_destination on replays (destination_id);

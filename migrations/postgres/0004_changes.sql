@@ -138,8 +138,8 @@ begin
                 d.id, ceiling.name
             using errcode = 'check_violation', table = 'destinations',
                 constraint = 'destinations_check_batches',
-                hint = 'An operator can grant it more: granted_batch_events and '
-                    'granted_batch_bytes of its row.';
+                hint = 'Where batch_max_bytes is null, 1000000 holds: set it. An operator can '
+                    'grant it more: granted_batch_events and granted_batch_bytes of its row.';
     end if;
 end;
 $$;

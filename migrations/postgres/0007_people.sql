@@ -156,7 +156,7 @@ create table limit_requests (
     tenant_id uuid not null references tenants (id),
     -- Null: how many destinations the tenant may have is asked for.
     destination_id uuid references destinations (id),
-    -- All limits, as they shall be, as JSON.
+    -- All limits, as they shall be, as JSON; null: they stay.
     settings text,
     -- What they were when it was made.
     limits_before text,
@@ -179,9 +179,9 @@ create table limit_requests (
     constraint limit_requests_check_decided check ((state = 'open') = (decided_at is null)),
     constraint limit_requests_check_wanted check (
         (destination_id is null) = (destinations is not null)
-        and (destination_id is null) = (settings is null)
-        and (destination_id is null) = (limits_before is null)
-        and (destination_id is not null or coalesce(batch_events, batch_bytes) is null)
+        and (settings is null) = (limits_before is null)
+        and (destination_id is null)
+            = (settings is null and batch_events is null and batch_bytes is null)
     )
 );
 

@@ -253,11 +253,13 @@ create table replays (
     after_event text,
     -- When the last of those replayed would have started, at the share.
     paced_at integer,
+    -- When a step looked at it last.
+    looked_at integer,
     created_at integer not null,
     finished_at integer
 ) strict, without rowid;
 
-create index replays_running on replays (id) where state = 'running';
+create index replays_running on replays (tenant_id, id) where state = 'running';
 create index replays_of_tenant on replays (tenant_id, id);
 -- A destination that goes is asked for here.
 create index replays_of_destination on replays (destination_id);

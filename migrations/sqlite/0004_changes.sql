@@ -151,13 +151,13 @@ when exists (select 1 from batches_above_ceiling where destination_id = new.id) 
     or old.batch_max_bytes is not new.batch_max_bytes
 )
 begin
-    select raise(abort, 'batches above the ceiling of its tier (granted_batch_events and granted_batch_bytes of its row raise it): CHECK constraint failed: destinations_check_batches');
+    select raise(abort, 'batches above the ceiling of its tier (where batch_max_bytes is null, 1000000 holds: set it; granted_batch_events and granted_batch_bytes of its row raise it): CHECK constraint failed: destinations_check_batches');
 end;
 
 create trigger destinations_inserted_batches_under_ceiling after insert on destinations
 when exists (select 1 from batches_above_ceiling where destination_id = new.id)
 begin
-    select raise(abort, 'batches above the ceiling of its tier (granted_batch_events and granted_batch_bytes of its row raise it): CHECK constraint failed: destinations_check_batches');
+    select raise(abort, 'batches above the ceiling of its tier (where batch_max_bytes is null, 1000000 holds: set it; granted_batch_events and granted_batch_bytes of its row raise it): CHECK constraint failed: destinations_check_batches');
 end;
 
 -- How many destinations a tenant may have: as its tier says, and as many as it was granted

@@ -22,7 +22,8 @@ pub mod postgres;
 pub mod queue_shards;
 pub mod rabbitmq;
 pub mod redis;
-mod row;
+#[doc(hidden)]
+pub mod row;
 pub mod shell;
 mod smart_memory;
 pub mod sqlite;

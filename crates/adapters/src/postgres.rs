@@ -234,7 +234,7 @@ impl Store for PostgresStore {
         Ok(retried(|| sweep::clear_marks(&self.pool, marks)).await?)
     }
 
-    async fn heartbeat(&self, heartbeat: &Heartbeat) -> Result<Fleet, StoreError> {
+    async fn heartbeat(&self, heartbeat: &Heartbeat) -> Result<Timestamp, StoreError> {
         Ok(retried(|| fleet::heartbeat(&self.pool, heartbeat)).await?)
     }
 

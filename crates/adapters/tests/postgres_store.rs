@@ -47,6 +47,8 @@ mod ingest;
 mod killed;
 #[path = "postgres_store/late_commits.rs"]
 mod late_commits;
+#[path = "postgres_store/limit_requests.rs"]
+mod limit_requests;
 #[path = "postgres_store/limits.rs"]
 mod limits;
 #[path = "postgres_store/migrating.rs"]
@@ -57,6 +59,8 @@ mod notifier;
 mod outbox;
 #[path = "postgres_store/pages.rs"]
 mod pages;
+#[path = "postgres_store/past.rs"]
+mod past;
 #[path = "postgres_store/plans.rs"]
 mod plans;
 #[path = "postgres_store/ratios.rs"]
@@ -67,6 +71,8 @@ mod reap;
 mod retention;
 #[path = "postgres_store/roles.rs"]
 mod roles;
+#[path = "postgres_store/row.rs"]
+mod row;
 #[path = "support/scratch.rs"]
 mod scratch;
 #[path = "postgres_store/smart.rs"]

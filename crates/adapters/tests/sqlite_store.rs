@@ -170,6 +170,22 @@ async fn a_run_that_is_taken_back_leaves_the_line_as_it_was() {
     assert_eq!(world.admit(waits).await.len(), 3);
 }
 
+/// Whoever inserts by SQL is told what a ceiling of bytes asks for.
+#[test]
+fn batches_without_bytes_are_refused_with_what_to_do() {
+    let place = Place::new();
+    let path = place.file("paceline.db");
+    let _store = SqliteStore::open(&path, system_clock()).unwrap();
+    let shell = Shell(path).connect();
+    let tenant = "update tiers set ceiling_batch_bytes = 1000 where name = 'free';
+        insert into tenants (id, name, tier, created_at) values ('t', 'bounded', 'free', 0)";
+    shell.execute_batch(tenant).unwrap();
+    let insert = "insert into destinations (id, tenant_id, url, batch_max_events)
+        values ('d', 't', 'https://x.example/', 2)";
+    let said = shell.execute_batch(insert).unwrap_err().to_string();
+    assert!(said.contains("batch_max_bytes is null"), "{said}");
+}
+
 #[tokio::test]
 async fn expired_idempotency_keys_are_deleted_a_few_at_a_time() {
     let place = Place::new();

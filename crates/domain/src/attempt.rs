@@ -85,10 +85,11 @@ impl AttemptState {
         matches!(self, Self::Succeeded | Self::Failed)
     }
 
-    /// Whether its request has left by now. One that has started may have until its
-    /// start has passed: that is the latest that it may be sent, until it is known.
+    /// Whether its request may have left by now. One that has started counts once its
+    /// start has passed: that is the latest that it may be sent, until it is known. So does
+    /// one whose receiver was not reached: it has failed, and its error alone says how.
     #[must_use]
-    pub fn has_left(self, started_at: Option<Timestamp>, now: Timestamp) -> bool {
+    pub fn may_have_left(self, started_at: Option<Timestamp>, now: Timestamp) -> bool {
         match self {
             Self::Waiting | Self::Admitted | Self::NotSent | Self::Cancelled | Self::Expired => {
                 false

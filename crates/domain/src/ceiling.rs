@@ -1,5 +1,7 @@
 //! The most that a tenant may set for its destinations by itself.
 
+use std::collections::BTreeMap;
+
 use uuid::Uuid;
 
 use crate::batch::{BatchSettings, MAX_BYTES};
@@ -217,23 +219,34 @@ pub struct LargerBatches {
     pub bytes: Option<u32>,
 }
 
-/// What operators are told of a request for limits, as JSON.
+impl LargerBatches {
+    /// Whether nothing is asked for.
+    #[must_use]
+    pub const fn is_empty(self) -> bool {
+        self.events.is_none() && self.bytes.is_none()
+    }
+}
+
+/// What operators are told of a request for limits, as JSON: without settings, of batches
+/// alone.
 #[must_use]
 pub fn request_details(
     id: Uuid,
-    settings: &LimitSettings,
+    settings: Option<&LimitSettings>,
     batches: LargerBatches,
     note: &str,
 ) -> String {
-    let rates: serde_json::Map<_, _> = (settings.limits().into_iter())
-        .filter_map(|(period, max)| Some((format!("per_{}", period.as_str()), max?.into())))
-        .collect();
+    let rates = settings.map(|settings| {
+        (settings.limits().into_iter())
+            .filter_map(|(period, max)| Some((format!("per_{}", period.as_str()), max?)))
+            .collect::<BTreeMap<_, _>>()
+    });
     serde_json::json!({
         "request_id": id,
         "limits": rates,
-        "unlimited": settings.unlimited,
-        "burst": settings.burst,
-        "max_in_flight": settings.max_in_flight,
+        "unlimited": settings.map(|settings| settings.unlimited),
+        "burst": settings.and_then(|settings| settings.burst),
+        "max_in_flight": settings.and_then(|settings| settings.max_in_flight),
         "batch_events": batches.events,
         "batch_bytes": batches.bytes,
         "note": note,

@@ -22,6 +22,11 @@ pub const DEFAULT_SHARE: f64 = 0.5;
 /// What a replay's share is of where no rate limits: starts per second.
 pub const UNLIMITED_PER_SECOND: f64 = 1_000.0;
 
+/// The most replays of one tenant that run at once. Each step of all replays moves a few of
+/// them (32 in 200 ms), so the last of these has its turn within some seconds; and one
+/// command for very many destinations does not fill the table that each step sorts.
+pub const MAX_RUNNING: u32 = 1_000;
+
 /// The most dead letters that one step moves.
 pub const MAX_STEP: u32 = 500;
 

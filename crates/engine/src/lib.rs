@@ -22,6 +22,7 @@
 //! - [`retention`]: what is over and old goes, in small steps.
 //! - [`sealing`] and [`resealing`]: secrets, closed and opened, and brought
 //!   under another key while all runs.
+//! - [`recent`]: what a cache forgets when it is full.
 //! - [`traced`]: every step as a span of one trace, where somebody asks for it.
 //!
 //! Every loop has a run-once form, every I/O is a batch, every queue, buffer
@@ -38,6 +39,7 @@ pub mod notifier;
 mod pause;
 pub mod ports;
 pub mod reaper;
+pub mod recent;
 pub mod relay;
 pub mod replay;
 pub mod resealing;

@@ -189,14 +189,20 @@ impl Parts {
     }
 
     /// Dials Postgres once more, for what people read. An SQLite file has one
-    /// writer and one reader, however often it is opened.
+    /// writer and one reader, however often it is opened and whatever is configured.
     pub async fn read_apart(self, store: &StoreConfig) -> anyhow::Result<Self> {
         Ok(match store.place()? {
             Database::Postgres(_) => Self {
                 reading: Reading::of(&connect_store(store).await?.stored, store),
                 ..self
             },
-            Database::Sqlite(_) | Database::SqliteInMemory => self,
+            Database::Sqlite(_) | Database::SqliteInMemory => Self {
+                reading: Reading {
+                    at_once: 1,
+                    ..self.reading
+                },
+                ..self
+            },
         })
     }
 }
@@ -369,11 +375,15 @@ mod tests {
         }
     }
 
-    async fn parts() -> Parts {
-        let store = StoreConfig {
+    fn store() -> StoreConfig {
+        StoreConfig {
             database_url: "sqlite::memory:".parse().unwrap(),
-            database_connections: 2,
-        };
+            database_connections: 16,
+        }
+    }
+
+    async fn parts() -> Parts {
+        let store = store();
         let schedule = ScheduleConfig {
             schedule_url: "in-process".parse().unwrap(),
             schedule_prefix: String::new(),
@@ -387,6 +397,13 @@ mod tests {
         };
         let target = TargetConfig::default();
         (Parts::connect(&store, &schedule, Some(&queue), &target).await).unwrap()
+    }
+
+    #[tokio::test]
+    async fn an_sqlite_file_has_one_reader_whatever_is_configured() {
+        let [_, reading] = store().divided();
+        let parts = parts().await.read_apart(&reading).await.unwrap();
+        assert_eq!(parts.reading.at_once, 1);
     }
 
     fn loops(role: Role, parts: &Parts) -> Vec<LoopKind> {

@@ -9,7 +9,7 @@ use super::client::Sent;
 use super::database::Done;
 use super::judging::Verdict;
 use super::metrics::per_mille;
-use super::processes::Used;
+use super::processes::{SQLITE_WRITER, Used};
 use super::report::{Ended, FORMAT, Process, Report};
 use super::settings::{Limit, Settings, Shape};
 use super::side_by_side;
@@ -34,7 +34,8 @@ pub(crate) struct Evidence {
     pub(crate) verdict: Verdict,
     /// Attempts that still wait; `None` without the database.
     pub(crate) pending: Option<u64>,
-    /// What each process used meanwhile, and its peak.
+    /// What each process used meanwhile, and its peak; and of that, what the SQLite
+    /// writer's thread did.
     pub(crate) used: BTreeMap<String, Used>,
     /// From the first event until it was looked at.
     pub(crate) watched_seconds: f64,
@@ -154,6 +155,9 @@ fn counts(evidence: &Evidence, deliveries: &Deliveries, metrics: &mut Metrics) {
     }
     count("early_arrivals", evidence.verdict.early_arrivals);
     count("explained_arrivals", evidence.verdict.explained_arrivals);
+    if let Some(fullest) = evidence.verdict.fullest_whole_window {
+        count("fullest_whole_window", fullest);
+    }
     if let Some(early) = evidence.verdict.early_starts {
         count("early_starts", early);
     }
@@ -381,8 +385,13 @@ fn latencies(evidence: &Evidence, deliveries: &Deliveries, metrics: &mut Metrics
     }
 }
 
+/// Processes, without what is a part of one.
+fn whole(evidence: &Evidence) -> impl Iterator<Item = (&String, &Used)> {
+    (evidence.used.iter()).filter(|(name, _)| name.as_str() != SQLITE_WRITER)
+}
+
 fn costs(evidence: &Evidence, delivered: u64, metrics: &mut Metrics) {
-    let cpu: f64 = evidence.used.values().map(|used| used.cpu_seconds()).sum();
+    let cpu: f64 = whole(evidence).map(|(_, used)| used.cpu_seconds()).sum();
     set(
         metrics,
         "cpu_cores",
@@ -393,6 +402,10 @@ fn costs(evidence: &Evidence, delivered: u64, metrics: &mut Metrics) {
     }
     let each = |value: f64| value / delivered as f64;
     set(metrics, "cpu_us_per_delivery", each(cpu * 1_000_000.0));
+    if let Some(writer) = evidence.used.get(SQLITE_WRITER) {
+        let us = writer.cpu_seconds() * 1_000_000.0;
+        set(metrics, "writer_us_per_delivery", each(us));
+    }
     let Some(done) = &evidence.database else {
         return;
     };
@@ -419,7 +432,7 @@ fn processes(evidence: &Evidence, delivered: u64) -> Vec<Process> {
         cpu_us_per_delivery: used.cpu_seconds() * 1_000_000.0 / delivered.max(1) as f64,
         peak_rss_mib: used.resident_mib,
     };
-    let mut processes: Vec<_> = evidence.used.iter().map(process).collect();
+    let mut processes: Vec<_> = whole(evidence).map(process).collect();
     processes.sort_by(|one, other| other.cpu_seconds.total_cmp(&one.cpu_seconds));
     processes
 }

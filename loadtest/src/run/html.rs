@@ -248,6 +248,7 @@ pub(crate) mod tests {
             bound: Some(600),
             worst_at_sender: None,
             worst_at_receiver: 603,
+            worst_in_whole_period: None,
             at_receiver: AtReceiver::default(),
             early_starts: 0,
             share_percent: None,

@@ -5,21 +5,22 @@
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
+use std::time::Duration;
 
 use anyhow::Context;
 use domain::attempt::AttemptState;
-use domain::compliance::{InForce, Stalls, largest_sliding};
+use domain::compliance::{InForce, Stall, Stalls, USUAL_MARGIN, largest_sliding};
 use domain::destination::DestinationState;
 use domain::ids::{AttemptId, DestinationId};
 use domain::limit::Period;
 use domain::time::Timestamp;
-use engine::ports::LedgerRow;
+use engine::ports::{LedgerRow, MAX_SURVEYED};
 use serde::{Deserialize, Serialize};
 use server::parts::Stored;
 use server::receiver::{self, Behaviour};
 use server::trial::{
     Ahead, AtReceiver, DestinationVerdict, LATENCY_ALLOWANCE, Ledger, Plan, Receivers,
-    judge_received,
+    WHOLE_WINDOWS, judge_received,
 };
 use uuid::Uuid;
 
@@ -45,6 +46,9 @@ pub(crate) struct Judged {
     pub(crate) worst_at_sender: Option<u64>,
     /// Arrivals in the fullest window at the receiver, less what its own stalls explain.
     pub(crate) worst_at_receiver: u64,
+    /// The same in windows of the whole period, where shorter ones are judged.
+    #[serde(default)]
+    pub(crate) worst_in_whole_period: Option<u64>,
     /// How its limits were kept there. Reports of before have none.
     #[serde(default)]
     pub(crate) at_receiver: AtReceiver,
@@ -63,6 +67,9 @@ pub(crate) struct Verdict {
     pub(crate) early_arrivals: u64,
     /// Those that one explains.
     pub(crate) explained_arrivals: u64,
+    /// Arrivals in the fullest window of a whole period, less what stalls explain; only
+    /// where shorter windows are judged.
+    pub(crate) fullest_whole_window: Option<u64>,
     /// Starts that came too early; `None` without a ledger.
     pub(crate) early_starts: Option<u64>,
     /// Failed attempts that no receiver has answered; `None` without a ledger, or
@@ -89,9 +96,18 @@ pub(crate) struct Sender<'a> {
 pub(crate) struct Received<'a> {
     pub(crate) arrivals: &'a [Arrival],
     /// When it stood still.
-    pub(crate) stalls: &'a Stalls,
+    pub(crate) stalls: &'a [Stall],
     /// Which part of each period is judged, in per cent.
     pub(crate) window_percent: u32,
+}
+
+/// What it saw of one destination.
+#[derive(Clone, Copy)]
+struct OfOne<'a> {
+    arrived: &'a [receiver::Arrival],
+    /// Those that are longer than the destination's margin.
+    stalls: &'a Stalls,
+    window_percent: u32,
 }
 
 /// Judges the destinations with the most arrivals.
@@ -110,20 +126,34 @@ pub(crate) async fn judge(
     let most = |number: &u32| Reverse(by_destination.get(number).map_or(0, Vec::len));
     numbers.sort_by_key(most);
     numbers.truncate(MAX_JUDGED);
+    let id_of = |number: u32| DestinationId(destinations[number as usize].0);
+    let ids: Vec<_> = numbers.iter().map(|number| id_of(*number)).collect();
+    let margins = match &sender {
+        Some(sender) => margins(sender.stored, &ids).await?,
+        None => HashMap::new(),
+    };
     let mut verdict = Verdict::default();
     for number in numbers {
+        let id = id_of(number);
         let arrived = by_destination.remove(&number).unwrap_or_default();
+        let margin = margins.get(&id).copied().unwrap_or(USUAL_MARGIN);
+        let stalls = Stalls::longer_than(margin, received.stalls.iter().copied());
+        let of_it = OfOne {
+            arrived: &arrived,
+            stalls: &stalls,
+            window_percent: received.window_percent,
+        };
         let judged = match &sender {
             Some(sender) => {
-                let id = DestinationId(destinations[number as usize].0);
-                let arrived = (received, arrived.as_slice());
-                with_ledger(settings, (number, id), arrived, sender, &mut verdict).await?
+                with_ledger(settings, (number, id), of_it, sender, &mut verdict).await?
             }
-            None => without_ledger(settings, number, (received, &arrived)),
+            None => without_ledger(settings, number, of_it),
         };
         verdict.judged += 1;
         verdict.early_arrivals += judged.at_receiver.early_arrivals;
         verdict.explained_arrivals += judged.at_receiver.explained;
+        verdict.fullest_whole_window =
+            (verdict.fullest_whole_window).max(judged.worst_in_whole_period);
         verdict.worst.push(judged);
     }
     verdict
@@ -131,6 +161,24 @@ pub(crate) async fn judge(
         .sort_by_key(|judged| Reverse(judged.badness()));
     verdict.worst.truncate(MAX_LISTED);
     Ok(verdict)
+}
+
+/// How long a stall of a receiver has to be to explain anything, by destination: longer
+/// than the margin that its windows are planned with now, which answers for jitter up to
+/// there. Never less than a ticker can tell.
+pub(crate) async fn margins(
+    stored: &dyn Stored,
+    ids: &[DestinationId],
+) -> anyhow::Result<HashMap<DestinationId, Duration>> {
+    let mut margins = HashMap::new();
+    for ids in ids.chunks(MAX_SURVEYED) {
+        let standings = stored.survey_standings(ids).await;
+        for one in standings.context("ask for the margins")? {
+            let margin = one.policy.margin_in_force().unwrap_or_default();
+            margins.insert(one.destination, margin.max(USUAL_MARGIN));
+        }
+    }
+    Ok(margins)
 }
 
 impl Judged {
@@ -154,7 +202,7 @@ impl Judged {
 async fn with_ledger(
     settings: &Settings,
     (number, id): (u32, DestinationId),
-    (received, arrived): (Received<'_>, &[receiver::Arrival]),
+    of_it: OfOne<'_>,
     sender: &Sender<'_>,
     verdict: &mut Verdict,
 ) -> anyhow::Result<Judged> {
@@ -176,18 +224,18 @@ async fn with_ledger(
         name: number.to_string(),
         limits: settings.limit.settings(),
         behaviour: Behaviour::ACCEPT,
-        events: u32::try_from(arrived.len()).unwrap_or(u32::MAX),
+        events: u32::try_from(of_it.arrived.len()).unwrap_or(u32::MAX),
     };
-    let arrived_refs: Vec<_> = arrived.iter().collect();
+    let arrived_refs: Vec<_> = of_it.arrived.iter().collect();
     let receivers = Receivers {
-        stalls: received.stalls,
+        stalls: of_it.stalls,
         ahead: sender.ahead,
-        window_percent: received.window_percent,
+        window_percent: of_it.window_percent,
     };
     let at_receiver = (receivers, arrived_refs.as_slice());
     let one = DestinationVerdict::new((&plan, id), &ledger, at_receiver, between);
     verdict.early_starts = Some(verdict.early_starts.unwrap_or(0) + one.early_starts);
-    let mut judged = without_ledger(settings, number, (received, arrived));
+    let mut judged = without_ledger(settings, number, of_it);
     judged.early_starts = one.early_starts;
     judged.at_receiver = one.at_receiver;
     let fullest = one.windows.iter().max_by_key(|window| {
@@ -225,31 +273,35 @@ fn is_unfounded(row: &LedgerRow) -> bool {
     row.state == AttemptState::Failed && row.status.is_none()
 }
 
-/// One destination, by what its receiver saw alone.
+/// One destination, by what its receiver saw alone: its margin is not known.
 pub(crate) fn at_receiver(settings: &Settings, number: u32, received: Received<'_>) -> Judged {
     let of_it = received.arrivals.iter().copied();
     let of_it = of_it.filter(|arrival| arrival.destination() == number);
     let arrived: Vec<_> = of_it.map(as_received).collect();
-    without_ledger(settings, number, (received, &arrived))
+    let stalls = Stalls::longer_than(USUAL_MARGIN, received.stalls.iter().copied());
+    let of_it = OfOne {
+        arrived: &arrived,
+        stalls: &stalls,
+        window_percent: received.window_percent,
+    };
+    without_ledger(settings, number, of_it)
 }
 
-fn without_ledger(
-    settings: &Settings,
-    number: u32,
-    (received, arrived): (Received<'_>, &[receiver::Arrival]),
-) -> Judged {
+fn without_ledger(settings: &Settings, number: u32, of_it: OfOne<'_>) -> Judged {
     let (bound, period) = match loosest(settings) {
         Limit::Per(max, period) => (Some(u64::from(max)), period),
         Limit::Unlimited => (None, Period::Second),
     };
-    let read_at: Vec<_> = arrived.iter().map(receiver::Arrival::read_at).collect();
+    let read_at: Vec<_> = (of_it.arrived.iter())
+        .map(receiver::Arrival::read_at)
+        .collect();
     let in_force = loosest(settings).settings();
     let history = [InForce::new(
         Timestamp::MIN,
         &in_force,
         DestinationState::Active,
     )];
-    let by = (received.stalls, received.window_percent);
+    let by = (of_it.stalls, of_it.window_percent);
     let verdict = judge_received(&history, &read_at, by);
     let fullest = match bound {
         Some(_) => verdict.fullest(period).0,
@@ -258,16 +310,22 @@ fn without_ledger(
             largest_sliding(&arrived, period).starts
         }
     };
+    let shorter = bound.is_some() && of_it.window_percent < WHOLE_WINDOWS;
+    let in_whole_period = || {
+        let whole = judge_received(&history, &read_at, (of_it.stalls, WHOLE_WINDOWS));
+        whole.fullest(period).0
+    };
     Judged {
         destination: number,
         period_seconds: period.duration().as_secs(),
         bound,
         worst_at_sender: None,
         worst_at_receiver: fullest,
-        at_receiver: AtReceiver::new(&verdict, &read_at, received.window_percent),
+        worst_in_whole_period: shorter.then(in_whole_period),
+        at_receiver: AtReceiver::new(&verdict, &read_at, of_it.window_percent),
         early_starts: 0,
         share_percent: None,
-        arrivals: arrived.len() as u64,
+        arrivals: of_it.arrived.len() as u64,
     }
 }
 
@@ -310,9 +368,11 @@ pub(crate) async fn pending(
 
 #[cfg(test)]
 mod tests {
-    use domain::compliance::{Stall, USUAL_MARGIN};
+    use domain::policy::LimitSettings;
+    use server::trial::{Embedded, per_second};
 
     use super::super::arrivals::Answer;
+    use super::super::places::store;
     use super::super::settings::tests::settings;
     use super::*;
 
@@ -320,6 +380,15 @@ mod tests {
 
     /// A destination's worst windows, and what was over or explained.
     async fn judged(settings: Settings, stalls: &[(i64, i64)], arrivals: &[(i64, u32)]) -> Verdict {
+        judged_in(WHOLE_WINDOWS, settings, stalls, arrivals).await
+    }
+
+    async fn judged_in(
+        window_percent: u32,
+        settings: Settings,
+        stalls: &[(i64, i64)],
+        arrivals: &[(i64, u32)],
+    ) -> Verdict {
         let at = |(ms, destination): &(i64, u32)| {
             Arrival::new(ms * 1_000, 0, *destination, Answer::Taken)
         };
@@ -328,11 +397,11 @@ mod tests {
             from: Timestamp::from_millis(*from),
             until: Timestamp::from_millis(*until),
         };
-        let stalls = Stalls::longer_than(USUAL_MARGIN, stalls.iter().map(stall));
+        let stalls: Vec<_> = stalls.iter().map(stall).collect();
         let received = Received {
             arrivals: &arrivals,
             stalls: &stalls,
-            window_percent: 100,
+            window_percent,
         };
         let ids = [(Uuid::nil(), 0); 3];
         judge(&settings, &ids, received, None).await.unwrap()
@@ -372,6 +441,61 @@ mod tests {
         assert_eq!((verdict.early_arrivals, verdict.explained_arrivals), (0, 2));
         let elsewhere = judged(two_a_second(), &[(500, 550)], &arrivals).await;
         assert_eq!(elsewhere.early_arrivals, 2);
+    }
+
+    #[tokio::test]
+    async fn a_stall_has_to_be_longer_than_the_destinations_margin() {
+        let limits = LimitSettings {
+            safety_margin: Some(0.25),
+            ..per_second(2)
+        };
+        let plans = vec![
+            Plan::flooded("set", limits, 0, 0),
+            Plan::flooded("measured", per_second(2), 0, 0),
+        ];
+        let embedded = Embedded::set_up(plans).await.unwrap();
+        let url = format!("sqlite:{}", embedded.file.display());
+        let config = store(url.parse().unwrap());
+        let stored = server::parts::open_to_read(&config).await.unwrap();
+        let [set, measured] = [0, 1].map(|number: usize| embedded.trial.placed[number].id);
+        let margins = margins(stored.as_ref(), &[set, measured]).await.unwrap();
+        embedded.strike().await.unwrap();
+        assert_eq!(margins[&set], Duration::from_millis(250));
+        assert!(
+            (USUAL_MARGIN..Duration::from_millis(250)).contains(&margins[&measured]),
+            "{margins:?}"
+        );
+        let arrivals =
+            [50, 50, 1_000, 1_000].map(|ms| Arrival::new(ms * 1_000, 0, 0, Answer::Taken));
+        let noted = [Stall {
+            from: Timestamp::from_millis(0),
+            until: Timestamp::from_millis(50),
+        }];
+        let arrived = arrivals.map(as_received);
+        let early = |margin: Duration| {
+            let of_it = OfOne {
+                arrived: &arrived,
+                stalls: &Stalls::longer_than(margin, noted),
+                window_percent: WHOLE_WINDOWS,
+            };
+            let judged = without_ledger(&two_a_second(), 0, of_it);
+            judged.at_receiver.early_arrivals
+        };
+        assert_eq!(early(margins[&measured]), 0);
+        assert_eq!(early(margins[&set]), 2);
+    }
+
+    #[tokio::test]
+    async fn beside_shorter_windows_the_whole_period_is_looked_at_too() {
+        let arrivals = [(0, 1), (500, 1), (980, 1), (0, 2), (1_990, 2)];
+        let whole = judged(two_a_second(), NEVER, &arrivals).await;
+        assert_eq!(
+            (whole.early_arrivals, whole.fullest_whole_window),
+            (1, None)
+        );
+        let shorter = judged_in(97, two_a_second(), NEVER, &arrivals).await;
+        assert_eq!(shorter.early_arrivals, 0);
+        assert_eq!(shorter.fullest_whole_window, Some(3));
     }
 
     #[tokio::test]

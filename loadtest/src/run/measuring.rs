@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use domain::compliance::{Stalls, USUAL_MARGIN};
 use domain::time::Timestamp;
 use engine::ports::Store;
 use server::config::Database as Place;
@@ -258,10 +257,9 @@ impl<'a> Run<'a> {
                 seen.dropped
             ));
         }
-        let stalls = Stalls::longer_than(USUAL_MARGIN, seen.stalls);
         let received = Received {
             arrivals: &seen.arrivals,
-            stalls: &stalls,
+            stalls: &seen.stalls,
             window_percent: self.wishes.windows,
         };
         let sender = self.sender(began).await?;
@@ -290,10 +288,12 @@ impl<'a> Run<'a> {
             name: "client".to_owned(),
             what: What::Thread(loading.stat.clone()),
         });
+        let writers = system.watched.iter().filter_map(Watched::sqlite_writer);
         system
             .watched
             .iter()
             .cloned()
+            .chain(writers)
             .chain(receiver)
             .chain(client)
             .collect()

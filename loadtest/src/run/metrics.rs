@@ -63,6 +63,10 @@ pub(crate) const METRICS: &[Metric] = &[
         "explained_arrivals",
         "the same where the receiver stood still itself",
     ),
+    metric(
+        "fullest_whole_window",
+        "arrivals in the fullest whole period, where shorter windows are judged",
+    ),
     metric("early_starts", "starts that broke a limit, by the ledger"),
     metric(
         "unfounded_failures",
@@ -83,6 +87,10 @@ pub(crate) const METRICS: &[Metric] = &[
     metric(
         "cpu_us_per_delivery",
         "of all processes, the client's and the receiver's too",
+    ),
+    metric(
+        "writer_us_per_delivery",
+        "of the thread that writes to SQLite; its process's has it too",
     ),
     metric("cpu_cores", "cores that were busy, on average"),
     metric("statements_per_delivery", "SQL statements"),

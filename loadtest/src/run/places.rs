@@ -20,7 +20,8 @@ pub(super) fn store(url: SecretUrl) -> StoreConfig {
     }
 }
 
-pub(super) fn embedded_environment(url: &str) -> anyhow::Result<Vec<(String, String)>> {
+/// What an embedded Paceline over this file needs in its environment.
+pub(crate) fn embedded_environment(url: &str) -> anyhow::Result<Vec<(String, String)>> {
     let key = new_key(&Mint::from_system()?);
     let variables = [
         ("PACELINE_DATABASE_URL", url),

@@ -9,6 +9,10 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;
 use std::path::PathBuf;
 
+/// The thread that writes to a SQLite database, as its process calls it. What it used is
+/// in what its process did.
+pub(crate) const SQLITE_WRITER: &str = "sqlite-writer";
+
 /// A process or thread that is watched. Several with one name are added up.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Watched {
@@ -23,6 +27,8 @@ pub(crate) enum What {
     Tree(u32),
     /// One thread's `stat`, and the memory of its process, this one.
     Thread(PathBuf),
+    /// The threads of a process that have the watched name; their memory is the process's.
+    Named(u32),
 }
 
 impl Watched {
@@ -32,6 +38,17 @@ impl Watched {
             name: name.to_owned(),
             what: What::Tree(process),
         }
+    }
+
+    /// The writer of this process, if it turns out to have one.
+    pub(crate) fn sqlite_writer(&self) -> Option<Self> {
+        let What::Tree(process) = self.what else {
+            return None;
+        };
+        Some(Self {
+            name: SQLITE_WRITER.to_owned(),
+            what: What::Named(process),
+        })
     }
 }
 
@@ -61,7 +78,11 @@ pub(crate) fn look(watched: &[Watched]) -> BTreeMap<String, Used> {
     for one in watched {
         let found = match &one.what {
             What::Tree(process) => tree(*process, &table),
-            What::Thread(stat) => thread(stat),
+            What::Thread(stat) => thread(stat).map(|used| Used {
+                resident_mib: memory("self").map_or(0.0, |memory| memory.whole()),
+                ..used
+            }),
+            What::Named(process) => named(*process, &one.name),
         };
         if let Some(found) = found {
             let sum = used.entry(one.name.clone()).or_default();
@@ -78,8 +99,25 @@ fn thread(stat: &std::path::Path) -> Option<Used> {
     Some(Used {
         user_seconds: stat.own.user as f64 / 100.0,
         system_seconds: stat.own.system as f64 / 100.0,
-        resident_mib: memory("self").map_or(0.0, |memory| memory.whole()),
+        resident_mib: 0.0,
     })
+}
+
+/// All of one name; the kernel keeps fifteen bytes of it.
+fn named(process: u32, name: &str) -> Option<Used> {
+    let tasks = fs::read_dir(format!("/proc/{process}/task")).ok()?;
+    let has_name = |folder: &PathBuf| {
+        let comm = fs::read_to_string(folder.join("comm"));
+        comm.is_ok_and(|comm| comm.trim_end() == name)
+    };
+    let folders = tasks.flatten().map(|task| task.path()).filter(has_name);
+    folders
+        .filter_map(|folder| thread(&folder.join("stat")))
+        .reduce(|sum, one| Used {
+            user_seconds: sum.user_seconds + one.user_seconds,
+            system_seconds: sum.system_seconds + one.system_seconds,
+            resident_mib: 0.0,
+        })
 }
 
 fn tree(root: u32, table: &HashMap<u32, Stat>) -> Option<Used> {
@@ -274,6 +312,29 @@ mod tests {
             1: 0100007F:1F90 0100007F:C350 01 0:0 0:0 0 0 0 42 1\n";
         assert_eq!(listening(table, 8_080), ["socket:[41]"]);
         assert!(listening(table, 50_000).is_empty());
+    }
+
+    #[test]
+    fn a_thread_is_found_by_its_name() {
+        let (end, ended) = std::sync::mpsc::channel::<()>();
+        let (begin, begun) = std::sync::mpsc::channel();
+        let run = move || {
+            begin.send(()).unwrap();
+            ended.recv().unwrap_err();
+        };
+        let writer = std::thread::Builder::new().name(SQLITE_WRITER.to_owned());
+        let writer = writer.spawn(run).unwrap();
+        begun.recv().unwrap();
+        let me = Watched::tree("me", std::process::id());
+        let used = look(&[me.sqlite_writer().unwrap()]);
+        assert!(used[SQLITE_WRITER].resident_mib < f64::EPSILON);
+        let other = Watched {
+            name: "nobody".to_owned(),
+            what: What::Named(std::process::id()),
+        };
+        assert!(look(&[other]).is_empty());
+        drop(end);
+        writer.join().unwrap();
     }
 
     #[test]

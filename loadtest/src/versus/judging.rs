@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context, ensure};
-use domain::compliance::{InForce, Stalls, USUAL_MARGIN};
+use domain::compliance::InForce;
 use domain::destination::DestinationState;
 use domain::time::Timestamp;
 use serde::Serialize;
@@ -124,7 +124,6 @@ impl Limited {
             .into_iter()
             .filter(|arrival| arrival.at_us < end)
             .collect();
-        let stalls = Stalls::longer_than(USUAL_MARGIN, stalls);
         let received = Received {
             arrivals: &within,
             stalls: &stalls,

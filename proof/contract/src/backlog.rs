@@ -282,6 +282,7 @@ macro_rules! backlog_contract {
             what_would_be_sent_again_is_counted
             a_count_says_that_there_may_be_more
             what_has_an_older_id_is_counted
+            older_ids_alone_say_nothing_of_more
             another_tenant_sends_nothing_again
         );
         $crate::backlog_contract!(@module $world, search:
@@ -309,6 +310,9 @@ macro_rules! backlog_contract {
             replays_are_listed
             destinations_with_dead_letters_are_found
             a_destination_with_too_many_dead_letters_is_named
+            tenants_take_turns
+            a_slow_replay_holds_up_no_other
+            so_many_of_a_tenant_run_at_once
         );
     };
     (@module $world:path, $module:ident: $($test:ident)+) => {

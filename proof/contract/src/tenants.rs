@@ -194,6 +194,8 @@ macro_rules! tenant_contract {
         );
         $crate::tenant_contract!(@module $world, grants:
             larger_batches_may_be_set_once_they_are_granted
+            who_asks_for_batches_is_granted_no_limits
+            a_request_keeps_the_part_that_it_does_not_ask_for
             a_tenant_may_have_the_destinations_that_it_is_granted
             a_request_for_destinations_is_the_tenants
         );

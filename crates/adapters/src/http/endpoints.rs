@@ -1,23 +1,30 @@
 //! The destinations' URLs as they were understood, so that each is parsed once
 //! and not for every request.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use domain::ids::DestinationId;
 use engine::ports::{SendError, Target};
+use engine::recent::Recent;
 
 use super::endpoint::Endpoint;
 use super::policy::Policy;
 
-/// Destinations that are remembered; beyond it all begin anew. About 500 bytes each, and
-/// 5 KiB with the longest URL that there may be: 40 MiB together.
-const MOST: usize = 8_192;
+/// Destinations that are remembered; beyond it the older half is forgotten. About 500
+/// bytes each, 8 MiB together, and 5 KiB with the longest URL that there may be: 80 MiB.
+const MOST: usize = 16_384;
 
 /// By destination, with the URL that it was parsed from.
-#[derive(Default)]
 pub(super) struct Endpoints {
-    known: Mutex<HashMap<DestinationId, (String, Arc<Endpoint>)>>,
+    known: Mutex<Recent<DestinationId, (String, Arc<Endpoint>)>>,
+}
+
+impl Default for Endpoints {
+    fn default() -> Self {
+        Self {
+            known: Mutex::new(Recent::new(MOST)),
+        }
+    }
 }
 
 impl Endpoints {
@@ -30,9 +37,6 @@ impl Endpoints {
             return Ok(Arc::clone(endpoint));
         }
         let endpoint = Arc::new(Endpoint::parse(&target.url, policy)?);
-        if known.len() >= MOST {
-            known.clear();
-        }
         let entry = (target.url.clone(), Arc::clone(&endpoint));
         known.insert(target.destination, entry);
         Ok(endpoint)
@@ -82,12 +86,18 @@ mod tests {
     }
 
     #[test]
-    fn destinations_that_are_remembered_are_bounded() {
+    fn one_more_than_are_remembered_makes_the_older_half_be_parsed_anew() {
         let (endpoints, policy) = (Endpoints::default(), Policy::default());
-        for number in 0..=MOST as u128 {
+        let most = MOST as u128;
+        let of = |number| {
             let target = target(number, "https://192.0.2.1/");
-            let _ = endpoints.of(&target, &policy).unwrap();
-        }
-        assert_eq!(endpoints.known.lock().unwrap().len(), 1);
+            endpoints.of(&target, &policy).unwrap()
+        };
+        let first: Vec<_> = (0..most).map(of).collect();
+        let is_known = |(number, first): (u128, &Arc<Endpoint>)| Arc::ptr_eq(&of(number), first);
+        assert!((0..most).zip(&first).all(is_known));
+        let _one_more = of(most);
+        assert!((most / 2..most).zip(&first[MOST / 2..]).all(is_known));
+        assert!(!is_known((0, &first[0])));
     }
 }

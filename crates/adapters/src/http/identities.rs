@@ -1,11 +1,11 @@
 //! TLS with client certificates: each has its own sessions, so that nothing which was
 //! agreed under one is resumed under another, or under none.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use domain::ids::SecretId;
 use engine::ports::{ClientIdentity, SendError};
+use engine::recent::Recent;
 use rustls::ClientConfig;
 use rustls::client::Resumption;
 use rustls::sign::SingleCertAndKey;
@@ -14,22 +14,23 @@ use tokio_rustls::TlsConnector;
 use super::certificate::certified;
 use super::sessions::Sessions;
 
-/// Certificates that are remembered, with the sessions of one server each; beyond it all
-/// begin anew. About 10 KiB each, and at most 250 with the longest chains on both sides.
+/// Certificates that are remembered, with the session of one server each; beyond it the
+/// older half is forgotten. About 10 KiB each, and at most 150 with the longest chains on
+/// both sides.
 const MOST: usize = 512;
 
 /// By the secret that a certificate is kept in: of one destination, and never changed.
 pub(super) struct Identities {
     /// Without a certificate.
     nobody: Arc<ClientConfig>,
-    known: Mutex<HashMap<SecretId, TlsConnector>>,
+    known: Mutex<Recent<SecretId, TlsConnector>>,
 }
 
 impl Identities {
     pub(super) fn new(nobody: ClientConfig) -> Self {
         Self {
             nobody: Arc::new(nobody),
-            known: Mutex::default(),
+            known: Mutex::new(Recent::new(MOST)),
         }
     }
 
@@ -48,9 +49,6 @@ impl Identities {
         config.client_auth_cert_resolver = Arc::new(SingleCertAndKey::from(certified));
         config.resumption = Resumption::store(Arc::new(Sessions::of_one()));
         let connector = TlsConnector::from(Arc::new(config));
-        if known.len() >= MOST {
-            known.clear();
-        }
         known.insert(identity.secret, connector.clone());
         Ok(connector)
     }

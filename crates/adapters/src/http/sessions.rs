@@ -3,8 +3,8 @@
 //!
 //! Most destinations send seldom, and their connections do not stay open for so
 //! long. rustls's own store remembers 32 servers and eight tickets of each; this
-//! one remembers many servers, and of each the newest ticket, which is all that
-//! one connection at a time needs.
+//! one remembers many servers, and of each the newest session of whichever version of
+//! TLS, which is all that one connection at a time needs.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -15,10 +15,11 @@ use rustls::client::{ClientSessionStore, Tls12ClientSessionValue, Tls13ClientSes
 use rustls::pki_types::ServerName;
 
 /// Servers that are remembered; the first that came goes first. About 5 KiB each, most of
-/// it the server's certificates. At most 200 KiB, if a server speaks both versions of TLS,
-/// with the longest chain that `verifier.rs` lets pass and the largest tickets that there
-/// are: all together are bounded by 100 MiB whatever receivers do.
-const MOST: usize = 512;
+/// it the server's certificates. At most 100 KiB, with the longest chain that
+/// `verifier.rs` lets pass (32 KiB) and the largest ticket that there is (64): all
+/// together are bounded by 100 MiB whatever receivers do. rustls tells nobody how large
+/// one is, so it is the largest that bounds their number.
+const MOST: usize = 1_024;
 
 /// What is known of each server.
 pub(super) struct Sessions {
@@ -36,9 +37,14 @@ struct Known {
 #[derive(Default)]
 struct Session {
     group: Option<NamedGroup>,
-    tls12: Option<Tls12ClientSessionValue>,
+    newest: Option<Newest>,
+}
+
+/// One version's: a server that speaks both does not cost twice as much.
+enum Newest {
+    Tls12(Tls12ClientSessionValue),
     /// Used once.
-    tls13: Option<Tls13ClientSessionValue>,
+    Tls13(Tls13ClientSessionValue),
 }
 
 impl Default for Sessions {
@@ -88,25 +94,44 @@ impl ClientSessionStore for Sessions {
     }
 
     fn set_tls12_session(&self, server: ServerName<'static>, value: Tls12ClientSessionValue) {
-        self.learn(server, |session| session.tls12 = Some(value));
+        self.learn(server, |session| {
+            session.newest = Some(Newest::Tls12(value))
+        });
     }
 
     fn tls12_session(&self, server: &ServerName<'_>) -> Option<Tls12ClientSessionValue> {
-        self.known().servers.get(&server.to_owned())?.tls12.clone()
+        let known = self.known();
+        let session = known.servers.get(&server.to_owned())?;
+        match &session.newest {
+            Some(Newest::Tls12(value)) => Some(value.clone()),
+            Some(Newest::Tls13(_)) | None => None,
+        }
     }
 
     fn remove_tls12_session(&self, server: &ServerName<'static>) {
-        if let Some(session) = self.known().servers.get_mut(server) {
-            session.tls12 = None;
+        if let Some(session) = self.known().servers.get_mut(server)
+            && matches!(session.newest, Some(Newest::Tls12(_)))
+        {
+            session.newest = None;
         }
     }
 
     fn insert_tls13_ticket(&self, server: ServerName<'static>, value: Tls13ClientSessionValue) {
-        self.learn(server, |session| session.tls13 = Some(value));
+        self.learn(server, |session| {
+            session.newest = Some(Newest::Tls13(value))
+        });
     }
 
     fn take_tls13_ticket(&self, server: &ServerName<'static>) -> Option<Tls13ClientSessionValue> {
-        self.known().servers.get_mut(server)?.tls13.take()
+        let mut known = self.known();
+        let session = known.servers.get_mut(server)?;
+        match session.newest.take() {
+            Some(Newest::Tls13(value)) => Some(value),
+            another => {
+                session.newest = another;
+                None
+            }
+        }
     }
 }
 

@@ -12,22 +12,26 @@ use super::rows::count;
 
 /// Notes the heartbeat, unless the worker has lapsed or retired: what was
 /// given up stays given up.
-pub(super) async fn heartbeat(pool: &PgPool, heartbeat: &Heartbeat) -> Result<Fleet, Failure> {
-    sqlx::query(
+pub(super) async fn heartbeat(pool: &PgPool, heartbeat: &Heartbeat) -> Result<Timestamp, Failure> {
+    let now: i64 = sqlx::query_scalar(
         "-- heartbeat
-        insert into workers as w (id, places, seen_at, retired)
-        values ($1, $2, clock_timestamp(), $2 = 0)
-        on conflict (id) do update
-        set places = excluded.places, seen_at = excluded.seen_at, retired = excluded.retired
-        where not w.retired
-            and w.seen_at >= excluded.seen_at - $3::bigint * interval '1 microsecond'",
+        with clock as materialized (select clock_timestamp() as now),
+        beaten as (
+            insert into workers as w (id, places, seen_at, retired)
+            select $1::uuid, $2::int, clock.now, $2::int = 0 from clock
+            on conflict (id) do update
+            set places = excluded.places, seen_at = excluded.seen_at, retired = excluded.retired
+            where not w.retired
+                and w.seen_at >= excluded.seen_at - $3::bigint * interval '1 microsecond'
+        )
+        select micros(clock.now) from clock",
     )
     .bind(heartbeat.worker.0)
     .bind(i32::try_from(heartbeat.places).unwrap_or(i32::MAX))
     .bind(micros(HEARTBEAT_TIMEOUT))
-    .execute(pool)
+    .fetch_one(pool)
     .await?;
-    fleet(pool).await
+    Ok(Timestamp::from_micros(now))
 }
 
 /// The fleet as it is now.

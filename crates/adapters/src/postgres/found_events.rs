@@ -5,7 +5,7 @@ use domain::ids::{DestinationId, EventId, TenantId};
 use domain::search::{IdRange, Sought};
 use domain::time::Timestamp;
 use engine::ports::{EventFilter, EventPage, FoundEvent, MAX_EVENTS_EXAMINED};
-use sqlx::PgPool;
+use sqlx::{PgExecutor, PgPool};
 use uuid::Uuid;
 
 use super::failure::Failure;
@@ -134,7 +134,7 @@ pub(super) async fn page(
 
 /// What a filter's text says, if it has one.
 pub(super) async fn sought(
-    pool: &PgPool,
+    reader: impl PgExecutor<'_>,
     tenant: TenantId,
     text: Option<&str>,
 ) -> Result<Option<Sought>, Failure> {
@@ -148,7 +148,7 @@ pub(super) async fn sought(
     )
     .bind(tenant.0)
     .bind(text)
-    .fetch_optional(pool)
+    .fetch_optional(reader)
     .await?;
     Ok(Some(Sought::by(text, of_key.map(EventId))))
 }

@@ -10,7 +10,8 @@ use domain::policy::LimitSettings;
 use domain::time::Timestamp;
 use engine::ports::{
     CatalogError, DestinationChange, LIMITS_HAVE_CHANGED, LimitRequest, LimitRequestState,
-    LimitRequests, Managed, NOT_OPEN, NewDestinationsRequest, NewLimitRequest, StoreError, Wanted,
+    LimitRequests, Managed, NOT_OPEN, NewDestinationsRequest, NewLimitRequest, OtherLimits,
+    StoreError, Wanted,
 };
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
@@ -58,8 +59,7 @@ impl LimitRequests for PostgresStore {
     ) -> Result<(), CatalogError> {
         let granting = || async {
             let mut transaction = self.pool.begin().await?;
-            let granted = (settings, LargerBatches::default());
-            grant(&mut transaction, (tenant, destination), granted, None).await?;
+            grant(&mut transaction, (tenant, destination), settings, None).await?;
             transaction.commit().await?;
             Ok(())
         };
@@ -76,58 +76,117 @@ impl LimitRequests for PostgresStore {
     }
 }
 
+row! {
+    /// What is asked for of a destination once a new request is beside what was open.
+    struct AskedRow {
+        settings: Option<String>,
+        limits_before: Option<String>,
+        batch_events: Option<i32>,
+        batch_bytes: Option<i32>,
+    }
+}
+
+impl AskedRow {
+    fn limits(&self, id: Uuid) -> Result<Option<OtherLimits>, Failure> {
+        let Some(settings) = &self.settings else {
+            return Ok(None);
+        };
+        let before = self.limits_before.as_deref().unwrap_or_default();
+        Ok(Some(OtherLimits {
+            before: limits(id, "limits_before", before)?,
+            settings: limits(id, "settings", settings)?,
+        }))
+    }
+
+    fn batches(&self) -> LargerBatches {
+        LargerBatches {
+            events: self.batch_events.map(number),
+            bytes: self.batch_bytes.map(number),
+        }
+    }
+}
+
+fn number(stored: i32) -> u32 {
+    count(stored.into())
+}
+
+fn limits(id: Uuid, column: &'static str, text: &str) -> Result<LimitSettings, Failure> {
+    serde_json::from_str(text).map_err(|error| {
+        Failure::Corrupt(StoreError::Corrupt {
+            table: "limit_requests",
+            column,
+            row: id.to_string(),
+            problem: error.to_string(),
+        })
+    })
+}
+
+fn json(settings: &LimitSettings) -> Result<String, Failure> {
+    serde_json::to_string(settings)
+        .map_err(|error| Failure::Corrupt(StoreError::Unavailable(error.to_string())))
+}
+
 async fn ask(pool: &PgPool, tenant: TenantId, new: &NewLimitRequest) -> Result<Uuid, Failure> {
-    let json = |settings: &LimitSettings| {
-        serde_json::to_string(settings)
-            .map_err(|error| Failure::Corrupt(StoreError::Unavailable(error.to_string())))
-    };
-    let (settings, before) = (json(&new.settings)?, json(&new.before)?);
-    let asked = sqlx::query(
+    let limits = new.limits.as_ref();
+    let settings = limits.map(|limits| json(&limits.settings)).transpose()?;
+    let before = limits.map(|limits| json(&limits.before)).transpose()?;
+    let mut transaction = pool.begin().await?;
+    let asked: Option<AskedRow> = sqlx::query_as(
         "-- request_limits
-        with asked as (
-            insert into limit_requests as r (
-                id, tenant_id, destination_id, settings, note, created_at, limits_before,
-                batch_events, batch_bytes
-            )
-            select $1, d.tenant_id, d.id, $4, $5, clock_timestamp(), $8, $9, $10
-            from destinations d
-            where d.id = $3 and d.tenant_id = $2 and d.deleted_at is null
-            on conflict (destination_id) where state = 'open' do update
-            set id = excluded.id, settings = excluded.settings, note = excluded.note,
-                limits_before = excluded.limits_before,
-                batch_events = excluded.batch_events, batch_bytes = excluded.batch_bytes,
-                created_at = excluded.created_at
-            where (r.settings, r.note, r.limits_before, r.batch_events, r.batch_bytes)
-                is distinct from (
-                    excluded.settings, excluded.note, excluded.limits_before,
-                    excluded.batch_events, excluded.batch_bytes
-                )
-            returning r.destination_id, r.tenant_id
+        insert into limit_requests as r (
+            id, tenant_id, destination_id, settings, note, created_at, limits_before,
+            batch_events, batch_bytes
         )
-        insert into operational_events (event_type, destination_id, tenant_id, details)
-        select $6, a.destination_id, a.tenant_id, $7 from asked a",
+        select $1, d.tenant_id, d.id, $4, $5, clock_timestamp(), $6, $7, $8
+        from destinations d
+        where d.id = $3 and d.tenant_id = $2 and d.deleted_at is null
+        on conflict (destination_id) where state = 'open' do update
+        set id = excluded.id, note = excluded.note, created_at = excluded.created_at,
+            settings = coalesce(excluded.settings, r.settings),
+            limits_before = coalesce(excluded.limits_before, r.limits_before),
+            batch_events = case when coalesce(excluded.batch_events, excluded.batch_bytes) is null
+                then r.batch_events else excluded.batch_events end,
+            batch_bytes = case when coalesce(excluded.batch_events, excluded.batch_bytes) is null
+                then r.batch_bytes else excluded.batch_bytes end
+        where r.note <> excluded.note
+            or (r.settings, r.limits_before) is distinct from (
+                coalesce(excluded.settings, r.settings),
+                coalesce(excluded.limits_before, r.limits_before)
+            )
+            or coalesce(excluded.batch_events, excluded.batch_bytes) is not null
+            and (r.batch_events, r.batch_bytes)
+                is distinct from (excluded.batch_events, excluded.batch_bytes)
+        returning r.settings, r.limits_before, r.batch_events, r.batch_bytes",
     )
     .bind(new.id)
     .bind(tenant.0)
     .bind(new.destination.0)
     .bind(settings)
     .bind(&new.note)
-    .bind(OperationalType::LimitsRequested.as_str())
-    .bind(request_details(
-        new.id,
-        &new.settings,
-        new.batches,
-        &new.note,
-    ))
     .bind(before)
     .bind(new.batches.events.map(integer))
     .bind(new.batches.bytes.map(integer))
-    .execute(pool)
+    .fetch_optional(&mut *transaction)
     .await?;
-    match asked.rows_affected() {
-        0 => same(pool, tenant, Some(new.destination)).await,
-        _ => Ok(new.id),
-    }
+    let Some(asked) = asked else {
+        return same(&mut transaction, tenant, Some(new.destination)).await;
+    };
+    let limits = asked.limits(new.id)?;
+    let settings = limits.as_ref().map(|limits| &limits.settings);
+    let details = request_details(new.id, settings, asked.batches(), &new.note);
+    sqlx::query(
+        "-- request_limits: who has to know
+        insert into operational_events (event_type, destination_id, tenant_id, details)
+        values ($1, $2, $3, $4)",
+    )
+    .bind(OperationalType::LimitsRequested.as_str())
+    .bind(new.destination.0)
+    .bind(tenant.0)
+    .bind(details)
+    .execute(&mut *transaction)
+    .await?;
+    transaction.commit().await?;
+    Ok(new.id)
 }
 
 async fn ask_for_destinations(
@@ -135,6 +194,7 @@ async fn ask_for_destinations(
     tenant: TenantId,
     new: &NewDestinationsRequest,
 ) -> Result<Uuid, Failure> {
+    let mut transaction = pool.begin().await?;
     let asked = sqlx::query(
         "-- request_destinations
         with asked as (
@@ -157,18 +217,20 @@ async fn ask_for_destinations(
     .bind(&new.note)
     .bind(OperationalType::LimitsRequested.as_str())
     .bind(destinations_details(new.id, new.destinations, &new.note))
-    .execute(pool)
+    .execute(&mut *transaction)
     .await?;
-    match asked.rows_affected() {
-        0 => same(pool, tenant, None).await,
-        _ => Ok(new.id),
+    if asked.rows_affected() == 0 {
+        return same(&mut transaction, tenant, None).await;
     }
+    transaction.commit().await?;
+    Ok(new.id)
 }
 
 /// The open one that says the same already: a later statement, to which whoever came
-/// first has committed it.
+/// first has committed it. The one before has locked and compared it, so that in its
+/// transaction nobody puts another in its place.
 async fn same(
-    pool: &PgPool,
+    connection: &mut PgConnection,
     tenant: TenantId,
     destination: Option<DestinationId>,
 ) -> Result<Uuid, Failure> {
@@ -180,7 +242,7 @@ async fn same(
     )
     .bind(destination.map(|destination| destination.0))
     .bind(tenant.0)
-    .fetch_optional(pool)
+    .fetch_optional(connection)
     .await?;
     found.ok_or(Failure::NotFound(match destination {
         Some(_) => "destination",
@@ -197,16 +259,13 @@ row! {
         id: Uuid,
         tenant_id: Uuid,
         destination_id: Option<Uuid>,
-        settings: Option<String>,
-        limits_before: Option<String>,
-        batch_events: Option<i32>,
-        batch_bytes: Option<i32>,
         destinations: Option<i32>,
         note: String,
         state: String,
         created_at: i64,
         reason: String,
         decided_at: Option<i64>,
+        ..asked: AskedRow,
     }
 }
 
@@ -226,29 +285,14 @@ impl RequestRow {
 
     /// For a destination or for a number of them, as the table's check says.
     fn wanted(&self) -> Result<Wanted, Failure> {
-        let number = |number: Option<i32>| number.map(|number| count(number.into()));
         let Some(destination) = self.destination_id else {
-            let destinations = number(self.destinations).unwrap_or_default();
+            let destinations = self.destinations.map(number).unwrap_or_default();
             return Ok(Wanted::Destinations(destinations));
         };
         Ok(Wanted::Limits {
             destination: DestinationId(destination),
-            settings: self.limits("settings", self.settings.as_deref())?,
-            batches: LargerBatches {
-                events: number(self.batch_events),
-                bytes: number(self.batch_bytes),
-            },
-        })
-    }
-
-    fn limits(&self, column: &'static str, text: Option<&str>) -> Result<LimitSettings, Failure> {
-        serde_json::from_str(text.unwrap_or_default()).map_err(|error| {
-            Failure::Corrupt(StoreError::Corrupt {
-                table: "limit_requests",
-                column,
-                row: self.id.to_string(),
-                problem: error.to_string(),
-            })
+            limits: self.asked.limits(self.id)?,
+            batches: self.asked.batches(),
         })
     }
 }
@@ -290,7 +334,7 @@ async fn one(pool: &PgPool, id: Uuid) -> Result<LimitRequest, Failure> {
 async fn grant(
     connection: &mut PgConnection,
     (tenant, destination): (TenantId, DestinationId),
-    (settings, batches): (&LimitSettings, LargerBatches),
+    settings: &LimitSettings,
     before: Option<&LimitSettings>,
 ) -> Result<(), Failure> {
     catalog::lock_tier(connection, tenant).await?;
@@ -300,8 +344,21 @@ async fn grant(
     if before.is_some_and(|before| *before != found.limits) {
         return Err(Failure::Conflict(LIMITS_HAVE_CHANGED));
     }
-    let granted = Ceiling::of_own(settings).with_batches(batches);
-    sqlx::query(
+    raise(connection, (tenant, destination), Ceiling::of_own(settings)).await?;
+    let change = DestinationChange {
+        limits: Some(*settings),
+        ..DestinationChange::default()
+    };
+    catalog::update(connection, tenant, destination, &change).await
+}
+
+/// The destination may have as much from then on, whatever its tier says.
+async fn raise(
+    connection: &mut PgConnection,
+    (tenant, destination): (TenantId, DestinationId),
+    granted: Ceiling,
+) -> Result<(), Failure> {
+    let raised = sqlx::query(
         "-- grant_limits
         update destinations
         set granted_per_second = greatest(granted_per_second, $3),
@@ -318,13 +375,12 @@ async fn grant(
     .bind(granted.max_in_flight.map(integer))
     .bind(granted.batch_events.map(integer))
     .bind(granted.batch_bytes.map(integer))
-    .execute(&mut *connection)
+    .execute(connection)
     .await?;
-    let change = DestinationChange {
-        limits: Some(*settings),
-        ..DestinationChange::default()
-    };
-    catalog::update(connection, tenant, destination, &change).await
+    match raised.rows_affected() {
+        0 => Err(Failure::NotFound("destination")),
+        _ => Ok(()),
+    }
 }
 
 /// The tenant may have so many destinations from then on.
@@ -348,6 +404,32 @@ async fn grant_destinations(
     }
 }
 
+/// Before the request, as whoever deletes the tenant does it. Where a destination is granted
+/// something others share the lock: whoever changes that one by SQL has it, and wants this.
+const LOCK_TENANT: [&str; 2] = [
+    "-- decide_limit_request: lock the tenant, which is granted something
+    select from tenants n where n.id = (
+        select r.tenant_id from limit_requests r where r.id = $1 and r.destination_id is null
+    )
+    for no key update",
+    "-- decide_limit_request: lock the tenant of a destination
+    select from tenants n where n.id = (
+        select r.tenant_id from limit_requests r
+        where r.id = $1 and r.destination_id is not null
+    )
+    for share",
+];
+
+async fn lock_tenant(connection: &mut PgConnection, request: Uuid) -> Result<(), Failure> {
+    for lock in LOCK_TENANT {
+        sqlx::query(lock)
+            .bind(request)
+            .execute(&mut *connection)
+            .await?;
+    }
+    Ok(())
+}
+
 async fn decide(
     pool: &PgPool,
     id: Uuid,
@@ -355,6 +437,7 @@ async fn decide(
     reason: &str,
 ) -> Result<(), Failure> {
     let mut transaction = pool.begin().await?;
+    lock_tenant(&mut transaction, id).await?;
     let sql = format!(
         "-- decide_limit_request: is it open
         select {COLUMNS}
@@ -370,12 +453,17 @@ async fn decide(
         match open.wanted()? {
             Wanted::Limits {
                 destination,
-                settings,
+                limits,
                 batches,
             } => {
-                let before = open.limits("limits_before", open.limits_before.as_deref())?;
                 let of = (tenant, destination);
-                grant(&mut transaction, of, (&settings, batches), Some(&before)).await?;
+                if let Some(OtherLimits { before, settings }) = &limits {
+                    grant(&mut transaction, of, settings, Some(before)).await?;
+                }
+                if !batches.is_empty() {
+                    let granted = Ceiling::default().with_batches(batches);
+                    raise(&mut transaction, of, granted).await?;
+                }
             }
             Wanted::Destinations(most) => {
                 grant_destinations(&mut transaction, tenant, most).await?;

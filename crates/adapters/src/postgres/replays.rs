@@ -11,9 +11,11 @@ mod resent;
 use std::collections::HashMap;
 
 use domain::ids::{DestinationId, EventId, ReplayId, TenantId};
-use domain::replay::{Pace, ReplaySource};
+use domain::replay::{MAX_RUNNING, Pace, ReplaySource};
 use domain::time::Timestamp;
-use engine::ports::{Advanced, MAX_COUNTED, NewReplay, Replay, ReplayProgress, Wakes, Which};
+use engine::ports::{
+    Advanced, MAX_COUNTED, NewReplay, Replay, ReplayProgress, Wakes, Which, too_many_replays,
+};
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
@@ -77,6 +79,7 @@ pub(super) async fn create(
     tenant: TenantId,
     new: &NewReplay,
 ) -> Result<Replay, Failure> {
+    refuse_one_too_many(pool, tenant).await?;
     let (one, destination, filter) = match &new.which {
         Which::One(attempt) => (Some(attempt.0), None, None),
         Which::Matching(destination, filter) => (None, Some(destination.0), Some(filter)),
@@ -107,6 +110,23 @@ pub(super) async fn create(
         (0, Which::One(_)) => Err(Failure::NotFound("dead letter")),
         (0, _) => Err(Failure::NotFound("destination")),
         _ => read(pool, tenant, new.id).await,
+    }
+}
+
+async fn refuse_one_too_many(pool: &PgPool, tenant: TenantId) -> Result<(), Failure> {
+    let running: i64 = sqlx::query_scalar(
+        "-- create_replay: how many run
+        select count(*) from (
+            select r.id from replays r where r.tenant_id = $1 and r.state = 'running' limit $2
+        ) r",
+    )
+    .bind(tenant.0)
+    .bind(i64::from(MAX_RUNNING))
+    .fetch_one(pool)
+    .await?;
+    match running < i64::from(MAX_RUNNING) {
+        true => Ok(()),
+        false => Err(Failure::Refused(too_many_replays())),
     }
 }
 
@@ -319,6 +339,7 @@ pub(super) async fn advance(pool: &PgPool, limit: u32) -> Result<Advanced, Failu
     Ok(advanced)
 }
 
+/// The first of each tenant's, then the second of each.
 async fn lock(connection: &mut PgConnection, limit: u32) -> Result<Vec<Running>, Failure> {
     Ok(sqlx::query_as(
         "-- advance_replays: lock
@@ -328,10 +349,16 @@ async fn lock(connection: &mut PgConnection, limit: u32) -> Result<Vec<Running>,
             micros(r.after_at) as after_at, r.after_id, r.after_event,
             micros(r.paced_at) as paced_at
         from replays r
+        join (
+            select r.id, row_number() over (
+                partition by r.tenant_id order by r.looked_at nulls first, r.id
+            ) as turn
+            from replays r where r.state = 'running'
+        ) t on t.id = r.id
         where r.state = 'running'
-        order by r.paced_at nulls first, r.id
+        order by t.turn, r.looked_at nulls first, r.id
         limit $1
-        for update skip locked",
+        for update of r skip locked",
     )
     .bind(i64::from(limit))
     .fetch_all(connection)

@@ -34,7 +34,7 @@ pub(super) fn heartbeat(
     tx: &Transaction<'_>,
     now: Timestamp,
     heartbeat: &Heartbeat,
-) -> Result<Fleet, Fault> {
+) -> Result<Timestamp, Fault> {
     let row = (
         heartbeat.worker.to_string(),
         heartbeat.places,
@@ -43,7 +43,7 @@ pub(super) fn heartbeat(
         (now - HEARTBEAT_TIMEOUT).as_micros(),
     );
     execute(tx, BEAT, row)?;
-    fleet(tx, now)
+    Ok(now)
 }
 
 /// Reads the fleet; see [`engine::ports::Store::fleet`].

@@ -10,7 +10,8 @@ use domain::policy::LimitSettings;
 use domain::time::Timestamp;
 use engine::ports::{
     CatalogError, DestinationChange, LIMITS_HAVE_CHANGED, LimitRequest, LimitRequestState,
-    LimitRequests, Managed, NOT_OPEN, NewDestinationsRequest, NewLimitRequest, StoreError, Wanted,
+    LimitRequests, Managed, NOT_OPEN, NewDestinationsRequest, NewLimitRequest, OtherLimits,
+    StoreError, Wanted,
 };
 use rusqlite::{Row, Transaction};
 use uuid::Uuid;
@@ -24,21 +25,29 @@ const ID: Place = ("limit_requests", "id");
 const SAME: &str = "
     -- request_limits: one that is open and says the same
     select id from limit_requests
-    where tenant_id = ?1 and destination_id = ?2 and state = 'open'
-        and settings = ?3 and note = ?4 and limits_before = ?5 and batch_events is ?6
-        and batch_bytes is ?7";
-
-const REPLACE: &str = "
-    -- request_limits: the open one
-    delete from limit_requests where destination_id = ?1 and state = 'open'";
+    where tenant_id = ?1 and destination_id = ?2 and state = 'open'";
 
 const REQUEST: &str = "
     -- request_limits
-    insert into limit_requests
+    insert into limit_requests as r
         (id, tenant_id, destination_id, settings, note, created_at, limits_before,
             batch_events, batch_bytes)
     select ?1, d.tenant_id, d.id, ?4, ?5, ?6, ?7, ?8, ?9 from destinations d
-    where d.id = ?3 and d.tenant_id = ?2 and d.deleted_at is null";
+    where d.id = ?3 and d.tenant_id = ?2 and d.deleted_at is null
+    on conflict (destination_id) where state = 'open' do update
+    set id = excluded.id, note = excluded.note, created_at = excluded.created_at,
+        settings = coalesce(excluded.settings, r.settings),
+        limits_before = coalesce(excluded.limits_before, r.limits_before),
+        batch_events = iif(coalesce(excluded.batch_events, excluded.batch_bytes) is null,
+            r.batch_events, excluded.batch_events),
+        batch_bytes = iif(coalesce(excluded.batch_events, excluded.batch_bytes) is null,
+            r.batch_bytes, excluded.batch_bytes)
+    where r.note <> excluded.note
+        or r.settings is not coalesce(excluded.settings, r.settings)
+        or r.limits_before is not coalesce(excluded.limits_before, r.limits_before)
+        or coalesce(excluded.batch_events, excluded.batch_bytes) is not null
+        and (r.batch_events is not excluded.batch_events
+            or r.batch_bytes is not excluded.batch_bytes)";
 
 const SAME_DESTINATIONS: &str = "
     -- request_destinations: one that is open and says the same
@@ -146,8 +155,7 @@ impl LimitRequests for SqliteStore {
     ) -> Result<(), CatalogError> {
         let settings = *settings;
         let step = move |tx: &Transaction<'_>, now: Timestamp| {
-            let granted = (&settings, LargerBatches::default());
-            grant(tx, now, (tenant, destination), granted, None)
+            grant(tx, now, (tenant, destination), &settings, None)
         };
         Ok(self.write(step).await?)
     }
@@ -165,6 +173,7 @@ impl LimitRequests for SqliteStore {
     }
 }
 
+/// Its parts that the new one does not ask for stay as they were asked for.
 fn ask(
     tx: &Transaction<'_>,
     now: Timestamp,
@@ -175,36 +184,31 @@ fn ask(
         serde_json::to_string(settings).map_err(|error| StoreError::Unavailable(error.to_string()))
     };
     let (tenant, destination) = (tenant.to_string(), new.destination.to_string());
-    let (settings, before) = (json(&new.settings)?, json(&new.before)?);
-    let (events, bytes) = (new.batches.events, new.batches.bytes);
-    let asked = (
-        &tenant,
-        &destination,
-        &settings,
-        &new.note,
-        &before,
-        events,
-        bytes,
-    );
-    if let Some(same) = first(tx, SAME, asked, |row| word(row, 0, ID))? {
-        return Ok(same);
-    }
-    execute(tx, REPLACE, [&destination])?;
+    let limits = new.limits.as_ref();
     let row = (
         new.id.to_string(),
         &tenant,
         &destination,
-        settings,
+        limits.map(|limits| json(&limits.settings)).transpose()?,
         &new.note,
         now.as_micros(),
-        before,
-        events,
-        bytes,
+        limits.map(|limits| json(&limits.before)).transpose()?,
+        new.batches.events,
+        new.batches.bytes,
     );
     if execute(tx, REQUEST, row)? == 0 {
-        return Err(CatalogError::NotFound("destination").into());
+        let same = first(tx, SAME, (&tenant, &destination), |row| word(row, 0, ID))?;
+        return same.ok_or_else(|| CatalogError::NotFound("destination").into());
     }
-    let details = request_details(new.id, &new.settings, new.batches, &new.note);
+    let asked = first(tx, ONE_REQUEST, [new.id.to_string()], request)?;
+    let Some(Wanted::Limits {
+        limits, batches, ..
+    }) = asked.map(|asked| asked.wanted)
+    else {
+        return Err(CatalogError::NotFound("limit request").into());
+    };
+    let settings = limits.as_ref().map(|limits| &limits.settings);
+    let details = request_details(new.id, settings, batches, &new.note);
     tell(tx, now, (new.id, OperationalType::LimitsRequested, details))?;
     Ok(new.id)
 }
@@ -240,7 +244,7 @@ fn grant(
     tx: &Transaction<'_>,
     now: Timestamp,
     (tenant, destination): (TenantId, DestinationId),
-    (settings, batches): (&LimitSettings, LargerBatches),
+    settings: &LimitSettings,
     before: Option<&LimitSettings>,
 ) -> Result<(), Fault> {
     managers::check(tx, Managed::by_nobody(tenant, destination))?;
@@ -248,7 +252,20 @@ fn grant(
     if before.is_some_and(|before| *before != found.limits) {
         return Err(CatalogError::Conflict(LIMITS_HAVE_CHANGED.to_owned()).into());
     }
-    let granted = Ceiling::of_own(settings).with_batches(batches);
+    raise(tx, (tenant, destination), Ceiling::of_own(settings))?;
+    let change = DestinationChange {
+        limits: Some(*settings),
+        ..DestinationChange::default()
+    };
+    destinations::change(tx, now, tenant, destination, &change).map(drop)
+}
+
+/// The destination may have as much from then on, whatever its tier says.
+fn raise(
+    tx: &Transaction<'_>,
+    (tenant, destination): (TenantId, DestinationId),
+    granted: Ceiling,
+) -> Result<(), Fault> {
     let row = (
         destination.to_string(),
         tenant.to_string(),
@@ -258,12 +275,10 @@ fn grant(
         granted.batch_events,
         granted.batch_bytes,
     );
-    execute(tx, GRANT, row)?;
-    let change = DestinationChange {
-        limits: Some(*settings),
-        ..DestinationChange::default()
-    };
-    destinations::change(tx, now, tenant, destination, &change).map(drop)
+    match execute(tx, GRANT, row)? {
+        0 => Err(CatalogError::NotFound("destination").into()),
+        _ => Ok(()),
+    }
 }
 
 fn decide(
@@ -272,23 +287,25 @@ fn decide(
     id: Uuid,
     (decision, reason): (LimitRequestState, &str),
 ) -> Result<(), Fault> {
-    let found = first(tx, ONE_REQUEST, [id.to_string()], |row| {
-        Ok((request(row)?, row.get::<_, Option<String>>(9)?))
-    })?;
-    let open = found.filter(|(found, _)| found.state == LimitRequestState::Open);
-    let Some((open, before)) = open else {
+    let found = first(tx, ONE_REQUEST, [id.to_string()], request)?;
+    let open = found.filter(|found| found.state == LimitRequestState::Open);
+    let Some(open) = open else {
         return Err(CatalogError::Conflict(NOT_OPEN.to_owned()).into());
     };
     if decision == LimitRequestState::Approved {
         match open.wanted {
             Wanted::Limits {
                 destination,
-                settings,
+                limits,
                 batches,
             } => {
-                let before = limits(id, ("limits_before", before))?;
                 let of = (open.tenant, destination);
-                grant(tx, now, of, (&settings, batches), Some(&before))?;
+                if let Some(OtherLimits { before, settings }) = &limits {
+                    grant(tx, now, of, settings, Some(before))?;
+                }
+                if !batches.is_empty() {
+                    raise(tx, of, Ceiling::default().with_batches(batches))?;
+                }
             }
             Wanted::Destinations(most) => grant_destinations(tx, open.tenant, most)?,
         }
@@ -307,11 +324,8 @@ fn grant_destinations(tx: &Transaction<'_>, tenant: TenantId, most: u32) -> Resu
     }
 }
 
-fn limits(
-    id: Uuid,
-    (column, text): (&'static str, Option<String>),
-) -> Result<LimitSettings, Fault> {
-    serde_json::from_str(&text.unwrap_or_default()).map_err(|error| {
+fn limits(id: Uuid, (column, text): (&'static str, &str)) -> Result<LimitSettings, Fault> {
+    serde_json::from_str(text).map_err(|error| {
         StoreError::Corrupt {
             table: "limit_requests",
             column,
@@ -352,9 +366,16 @@ fn wanted(row: &Row<'_>, id: Uuid) -> Result<Wanted, Fault> {
     let Some(destination) = destination else {
         return Ok(Wanted::Destinations(row.get(12)?));
     };
+    let (settings, before): (Option<String>, Option<String>) = (row.get(3)?, row.get(9)?);
+    let other = |settings: String| -> Result<OtherLimits, Fault> {
+        Ok(OtherLimits {
+            before: limits(id, ("limits_before", before.as_deref().unwrap_or_default()))?,
+            settings: limits(id, ("settings", &settings))?,
+        })
+    };
     Ok(Wanted::Limits {
         destination,
-        settings: limits(id, ("settings", row.get(3)?))?,
+        limits: settings.map(other).transpose()?,
         batches: LargerBatches {
             events: row.get(10)?,
             bytes: row.get(11)?,

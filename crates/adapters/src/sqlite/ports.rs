@@ -151,7 +151,7 @@ impl Store for SqliteStore {
             .await?)
     }
 
-    async fn heartbeat(&self, heartbeat: &Heartbeat) -> Result<Fleet, StoreError> {
+    async fn heartbeat(&self, heartbeat: &Heartbeat) -> Result<Timestamp, StoreError> {
         let heartbeat = *heartbeat;
         Ok(self
             .write(move |tx, now| fleet::heartbeat(tx, now, &heartbeat))

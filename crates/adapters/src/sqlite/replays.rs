@@ -9,11 +9,11 @@ use domain::destination::DestinationState;
 use domain::ids::{AttemptId, DestinationId, EventId, ReplayId, TenantId};
 use domain::limit_group::GroupLimits;
 use domain::policy::{Policy, Rate};
-use domain::replay::{Pace, ReplaySource, ReplayState};
+use domain::replay::{MAX_RUNNING, Pace, ReplaySource, ReplayState};
 use domain::time::Timestamp;
 use engine::ports::{
     Advanced, CatalogError, DeadLetterFilter, MAX_COUNTED, NewReplay, Replay, ReplayProgress,
-    Wakes, Which,
+    Wakes, Which, too_many_replays,
 };
 use rusqlite::{Connection, Row, Transaction};
 
@@ -21,6 +21,13 @@ use super::fault::Fault;
 use super::limit_groups::limits;
 use super::rows::{all, execute, first, maybe_time, parse, settings, tier_settings, time, word};
 pub(super) use resent::resendable;
+
+const RUN: &str = "
+    -- create_replay: how many run
+    select count(*) from (
+        select 1 from replays indexed by replays_running
+        where tenant_id = ?1 and state = 'running' limit ?2
+    )";
 
 const DEAD_LETTER: &str = "
     -- create_replay: a single one
@@ -94,6 +101,10 @@ pub(super) fn create(
     new: &NewReplay,
 ) -> Result<Replay, Fault> {
     let owner = tenant.to_string();
+    let running = first(tx, RUN, (&owner, MAX_RUNNING), |row| number(row, 0))?;
+    if running.unwrap_or(0) >= u64::from(MAX_RUNNING) {
+        return Err(too_many_replays().into());
+    }
     let (one, destination, filter) = match &new.which {
         Which::One(attempt) => {
             let found = first(tx, DEAD_LETTER, (attempt.0, &owner), |row| {
@@ -237,13 +248,18 @@ pub(super) fn cancel(
 }
 
 const RUNNING: &str = "
-    -- advance_replays: those that go on, the one looked at longest ago first
+    -- advance_replays: the first of each tenant's, then the second of each
     select r.id, r.destination_id, r.attempt_id, r.event_type, r.status, r.died_from,
         r.died_before, r.share, r.after_at, r.after_id, r.paced_at, r.source, r.event_id,
         r.after_event, r.event_text
-    from replays r indexed by replays_running
-    where r.state = 'running'
-    order by r.paced_at nulls first, r.id limit ?1";
+    from (
+        select id, row_number() over (
+            partition by tenant_id order by looked_at nulls first, id
+        ) as turn
+        from replays indexed by replays_running where state = 'running'
+    ) t
+    cross join replays r on r.id = t.id
+    order by t.turn, r.looked_at nulls first, r.id limit ?1";
 
 const POLICY: &str = "
     -- advance_replays: limits as they are now

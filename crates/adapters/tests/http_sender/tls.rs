@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use adapters::http::{HttpOptions, HttpSender};
 use engine::ports::{SendError, Sender};
-use rustls::HandshakeKind;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{ServerSessionMemoryCache, WebPkiClientVerifier};
+use rustls::version::TLS12;
+use rustls::{HandshakeKind, SupportedProtocolVersion};
 use tokio::io::AsyncWriteExt;
 use tokio_rustls::TlsAcceptor;
 
@@ -52,11 +53,7 @@ MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgcl6PQNSKe3Bn4+EA
 -----END PRIVATE KEY-----";
 
 fn acceptor() -> TlsAcceptor {
-    acceptor_of(CERTIFICATE, KEY)
-}
-
-fn acceptor_of(certificate: &[u8], key: &[u8]) -> TlsAcceptor {
-    server_of(certificate, key, WebPkiClientVerifier::no_client_auth())
+    server_of(CERTIFICATE, KEY, WebPkiClientVerifier::no_client_auth())
 }
 
 /// One that asks who connects as this verifier says.
@@ -65,9 +62,17 @@ pub(crate) fn server_of(
     key: &[u8],
     clients: Arc<dyn ClientCertVerifier>,
 ) -> TlsAcceptor {
+    server_speaking(rustls::DEFAULT_VERSIONS, (certificate, key), clients)
+}
+
+fn server_speaking(
+    versions: &[&'static SupportedProtocolVersion],
+    (certificate, key): (&[u8], &[u8]),
+    clients: Arc<dyn ClientCertVerifier>,
+) -> TlsAcceptor {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut config = rustls::ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
+        .with_protocol_versions(versions)
         .unwrap()
         .with_client_cert_verifier(clients)
         .with_single_cert(
@@ -121,7 +126,16 @@ async fn a_trusted_certificate_is_accepted_and_its_connection_reused() {
 /// Destinations that send so seldom that none of their connections stays open.
 #[tokio::test]
 async fn sessions_of_many_receivers_are_resumed() {
-    const RECEIVERS: u128 = 200;
+    resumed(200, rustls::DEFAULT_VERSIONS).await;
+}
+
+#[tokio::test]
+async fn sessions_of_the_older_tls_are_resumed() {
+    resumed(3, &[&TLS12]).await;
+}
+
+/// Sends twice to each of so many receivers that speak these versions of TLS.
+async fn resumed(receivers: u128, versions: &[&'static SupportedProtocolVersion]) {
     let (peer, names) = (Peer::listen().await, NameServer::listen().await);
     let sender = HttpSender::new(HttpOptions {
         extra_roots: vec![CertificateDer::from_pem_slice(MANY_NAMES).unwrap()],
@@ -130,9 +144,10 @@ async fn sessions_of_many_receivers_are_resumed() {
         ..options()
     });
     // Its tickets are good for this acceptor alone.
-    let acceptor = acceptor_of(MANY_NAMES, MANY_NAMES_KEY);
+    let nobody = WebPkiClientVerifier::no_client_auth();
+    let acceptor = server_speaking(versions, (MANY_NAMES, MANY_NAMES_KEY), nobody);
     for expected in [HandshakeKind::Full, HandshakeKind::Resumed] {
-        for receiver in 0..RECEIVERS {
+        for receiver in 0..receivers {
             let host = format!("r{receiver}.hooks.test");
             names.says(&host, [is(&["127.0.0.1"])]);
             let port = peer.address().port();

@@ -222,12 +222,14 @@ impl Database {
         self.shell.ask(number).await.unwrap()
     }
 
-    /// Pages of tables and indexes touched by this on a connection of its own,
-    /// the only one that counts. Its counters are added to the statistics when it
-    /// ends.
+    /// Pages of tables, of what is too long for their rows, and of indexes, touched by this
+    /// on a connection of its own, the only one that counts. Its counters are added to the
+    /// statistics when it ends.
     pub(crate) async fn pages_of(&self, work: impl AsyncFn(PostgresStore)) -> i64 {
         let touched = "select sum(
                 heap_blks_read + heap_blks_hit + coalesce(idx_blks_read + idx_blks_hit, 0)
+                + coalesce(toast_blks_read + toast_blks_hit, 0)
+                + coalesce(tidx_blks_read + tidx_blks_hit, 0)
             )::bigint
             from pg_statio_user_tables";
         let ours = "select count(*) from pg_stat_activity where application_name = 'paceline'

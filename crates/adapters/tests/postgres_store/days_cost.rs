@@ -12,6 +12,7 @@ use crate::coarse::success;
 use crate::database::{Database, measured, per_second, run};
 use crate::days::{SUCCEEDED, old, running_for};
 use crate::horizon::raise;
+use crate::ratios::UNLIMITED;
 
 /// Pages touched by thirty claims, without what planning the statement touches:
 /// it looks at every index of every day, once in a connection.
@@ -149,9 +150,8 @@ async fn days_open<T>(database: &Database, step: impl Future<Output = T>) -> (i6
     tokio::join!(looking, step)
 }
 
-/// A plan opens and locks each day that is in it, whether it looks there or not.
-#[tokio::test]
-async fn a_step_of_an_attempt_opens_its_days_alone() {
+/// Of 42 days; what a step writes waits for whoever looks.
+async fn watched() -> Database {
     let database = running_for(38).await;
     raise(&database).await;
     database
@@ -168,6 +168,25 @@ async fn a_step_of_an_attempt_opens_its_days_alone() {
             execute function waits()",
         )
         .await;
+    database
+}
+
+/// What no window counts is not looked for: an unlimited run knows of no day.
+#[tokio::test]
+async fn an_unlimited_run_opens_no_day() {
+    let database = watched().await;
+    let to = database.destination(UNLIMITED).await;
+    // The first run asks for the last claim.
+    assert_eq!(database.permits(to).await, []);
+    database.accept(to, 1).await;
+    let (opened, permits) = days_open(&database, database.permits(to)).await;
+    assert_eq!((opened, permits.len()), (0, 1));
+}
+
+/// A plan opens and locks each day that is in it, whether it looks there or not.
+#[tokio::test]
+async fn a_step_of_an_attempt_opens_its_days_alone() {
+    let database = watched().await;
     let to = database.destination(per_second(100)).await;
     let worker = database.worker().await;
     database.accept(to, 2).await;

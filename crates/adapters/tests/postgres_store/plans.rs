@@ -14,7 +14,7 @@ use engine::ports::{
 
 use crate::database::{Database, per_second};
 
-async fn pages_of_ten_runs(database: &Database, destination: DestinationId) -> i64 {
+pub(crate) async fn pages_of_ten_runs(database: &Database, destination: DestinationId) -> i64 {
     let run = Run {
         destination,
         republish: false,

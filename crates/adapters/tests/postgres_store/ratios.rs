@@ -10,7 +10,7 @@ use domain::permit::Permit;
 use domain::policy::LimitSettings;
 use domain::share::Room;
 use engine::ports::{
-    Acceptance, ClaimAnswer, DEFAULT_TENANT, NextTry, Outcome, Run, RunResult, Store,
+    Acceptance, ClaimAnswer, DEFAULT_TENANT, Heartbeat, NextTry, Outcome, Run, RunResult, Store,
 };
 use uuid::Uuid;
 
@@ -18,7 +18,7 @@ use crate::coarse::success;
 use crate::counting::Counted;
 use crate::database::{Database, measured, per_second, run};
 
-const UNLIMITED: LimitSettings = LimitSettings {
+pub(crate) const UNLIMITED: LimitSettings = LimitSettings {
     count: None,
     allowed_per_minute: None,
     margin_cap: None,
@@ -108,6 +108,22 @@ async fn destinations(database: &Database, count: usize) -> Vec<DestinationId> {
         destinations.push(database.destination(UNLIMITED).await);
     }
     destinations
+}
+
+/// Each worker writes one a second: it counts nobody.
+#[tokio::test]
+async fn a_heartbeat_is_one_statement() {
+    let database = Database::create().await;
+    let counted = Counted::of(&database).await;
+    let heartbeat = Heartbeat {
+        worker: WorkerId(database.id()),
+        places: 64,
+    };
+    // The connection's settings are no heartbeat's.
+    counted.store.heartbeat(&heartbeat).await.unwrap();
+    let before = counted.statements();
+    counted.store.heartbeat(&heartbeat).await.unwrap();
+    assert_eq!(counted.statements() - before, 1);
 }
 
 /// As many statements for a hundred events as for one, or nearly: that is at most

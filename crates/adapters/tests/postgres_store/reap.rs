@@ -29,7 +29,13 @@ async fn deleted(database: &Database, count: u32) {
 
 /// Passes until there is nothing more to do; then pages of ten passes.
 async fn pages_of_passes(database: &Database) -> i64 {
-    while database.store.reap(&RULES, 1_000).await.unwrap().more {}
+    loop {
+        let reaped = database.store.reap(&RULES, 1_000).await.unwrap();
+        // On a busy machine a part of a pass may not end in its time.
+        if !reaped.more && reaped.put_off.is_empty() {
+            break;
+        }
+    }
     let left =
         "select count(*) from destinations where deleted_at is not null and drained_at is null";
     assert_eq!(database.number(left).await, 0, "all are finished");

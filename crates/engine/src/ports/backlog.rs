@@ -9,7 +9,7 @@ use domain::attempt::AttemptState;
 use domain::batch::BatchSettings;
 pub use domain::cancel::CancelFrom;
 use domain::ids::{AttemptId, DestinationId, EventId, ReplayId, TenantId};
-use domain::replay::{ReplaySource, ReplayState};
+use domain::replay::{MAX_RUNNING, ReplaySource, ReplayState};
 use domain::retry::RetrySettings;
 use domain::search::SoughtStatus;
 use domain::time::Timestamp;
@@ -94,7 +94,9 @@ pub trait Backlog: Send + Sync {
     ) -> Result<DeadLetter, CatalogError>;
 
     /// Begins a replay of all dead letters that match now, or of events. It is carried out
-    /// by [`super::Replays`]. An id that is there already is `Invalid`. To count what matches
+    /// by [`super::Replays`]. An id that is there already is `Invalid`, and so is, by the
+    /// name `replays`, one more where [`MAX_RUNNING`] of the tenant run: requests at once may
+    /// each begin one beyond. To count what matches
     /// it looks at [`MAX_COUNTED`] dead letters at most, or [`MAX_EVENTS_COUNTED`] events.
     async fn create_replay(
         &self,
@@ -329,7 +331,7 @@ pub struct ResentEvents {
 pub struct Resendable {
     /// To each destination that is there: how many of those that were looked at.
     pub counts: BTreeMap<DestinationId, u64>,
-    /// There are events that were not looked at: more may match.
+    /// There are events whose ids say that time and that were not looked at: more may match.
     pub is_part: bool,
 }
 
@@ -346,6 +348,18 @@ impl Resendable {
     #[must_use]
     pub fn is_none(&self) -> bool {
         !self.is_part && self.counts.values().all(|count| *count == 0)
+    }
+}
+
+/// The refusal of one more replay than may run at once.
+#[must_use]
+pub fn too_many_replays() -> CatalogError {
+    CatalogError::Invalid {
+        field: "replays".to_owned(),
+        problem: format!(
+            "{MAX_RUNNING} of the tenant run, as many as may at once: wait until some have \
+             ended, or cancel some"
+        ),
     }
 }
 

@@ -8,6 +8,7 @@ use domain::ids::{DestinationId, WorkerId};
 use domain::margin::Spread;
 use domain::permit::Permit;
 use domain::share::Room;
+use domain::time::Timestamp;
 
 use super::error::StoreError;
 use super::schedule::Wake;
@@ -125,7 +126,7 @@ pub trait StoreLayer: Send + Sync {
     }
 
     /// See [`Store::heartbeat`].
-    async fn heartbeat(&self, heartbeat: &Heartbeat) -> Result<Fleet, StoreError> {
+    async fn heartbeat(&self, heartbeat: &Heartbeat) -> Result<Timestamp, StoreError> {
         asked(self.under())?.heartbeat(heartbeat).await
     }
 
@@ -217,7 +218,7 @@ impl<T: StoreLayer> Store for T {
         StoreLayer::clear_marks(self, marks).await
     }
 
-    async fn heartbeat(&self, heartbeat: &Heartbeat) -> Result<Fleet, StoreError> {
+    async fn heartbeat(&self, heartbeat: &Heartbeat) -> Result<Timestamp, StoreError> {
         StoreLayer::heartbeat(self, heartbeat).await
     }
 

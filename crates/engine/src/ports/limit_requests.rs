@@ -14,9 +14,10 @@ use super::error::CatalogError;
 /// Requests for what is above a ceiling. Every method is one transaction.
 #[async_trait]
 pub trait LimitRequests: Send + Sync {
-    /// Asks for limits of one of the tenant's destinations. An open request for
-    /// it is replaced; one that says the same stays as it is, and nobody is told of it
-    /// again. Returns the id of the one that is open then.
+    /// Asks for limits of one of the tenant's destinations, for its batches, or for both. An
+    /// open request for it is replaced, but for the part that the new one does not ask for;
+    /// one that says the same stays as it is, and nobody is told of it again. Returns the id
+    /// of the one that is open then.
     async fn request_limits(
         &self,
         tenant: TenantId,
@@ -54,7 +55,7 @@ pub trait LimitRequests: Send + Sync {
 
     /// Decides an open request; one that is approved is granted: limits are set then, larger
     /// batches and more destinations may be. A conflict if it is decided or replaced, or if
-    /// the destination's limits are not any more what they were when it was made.
+    /// limits are asked for and the destination's are not any more what they were then.
     async fn decide_limit_request(
         &self,
         id: Uuid,
@@ -63,21 +64,28 @@ pub trait LimitRequests: Send + Sync {
     ) -> Result<(), CatalogError>;
 }
 
-/// Limits that somebody asks for.
+/// What somebody asks for of a destination.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewLimitRequest {
     /// Its id, given by us.
     pub id: Uuid,
     /// For which destination.
     pub destination: DestinationId,
-    /// What the destination has.
-    pub before: LimitSettings,
-    /// All of them, as they shall be.
-    pub settings: LimitSettings,
+    /// Its limits; `None` asks for batches alone.
+    pub limits: Option<OtherLimits>,
     /// How large its batches may be.
     pub batches: LargerBatches,
     /// Why, in their words.
     pub note: String,
+}
+
+/// Limits of a destination in place of those that it has.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct OtherLimits {
+    /// What it has when they are asked for.
+    pub before: LimitSettings,
+    /// All of them, as they shall be.
+    pub settings: LimitSettings,
 }
 
 /// A number of destinations that somebody asks for.
@@ -93,13 +101,17 @@ pub struct NewDestinationsRequest {
 
 /// What a request is for.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a page of them at most, and they are copied"
+)]
 pub enum Wanted {
     /// Of one destination.
     Limits {
         /// Which.
         destination: DestinationId,
-        /// All limits, as they shall be.
-        settings: LimitSettings,
+        /// Its limits; `None` where they stay.
+        limits: Option<OtherLimits>,
         /// How large its batches may be.
         batches: LargerBatches,
     },

@@ -8,8 +8,9 @@ use super::schedule::Wake;
 /// Dead letters, and events whatever became of them, back into the backlog.
 #[async_trait]
 pub trait Replays: Send + Sync {
-    /// One step of up to `limit` running replays that nobody else holds, those
-    /// first that were looked at longest ago: how many dead letters each may
+    /// One step of up to `limit` running replays that nobody else holds. Tenants take
+    /// turns: the one of each that was looked at longest ago comes before the second of
+    /// any, so that many of one tenant slow nobody else's. How many dead letters each may
     /// move now is [`domain::replay::Pace::step`]'s to say. Each that is moved is
     /// marked as replayed in the same commit that adds its attempt (due now,
     /// with the next try number), so it is moved exactly once, whatever

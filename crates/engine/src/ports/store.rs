@@ -217,9 +217,9 @@ pub trait Store: Send + Sync {
     async fn clear_marks(&self, marks: &[Mark]) -> Result<(), StoreError>;
 
     /// Says that a worker lives, or, with no places, that it retires. Returns
-    /// the fleet. A worker whose heartbeat is older than `heartbeat_timeout`
+    /// the store's time. A worker whose heartbeat is older than `heartbeat_timeout`
     /// does not count, and its late heartbeat does not revive its claims.
-    async fn heartbeat(&self, heartbeat: &Heartbeat) -> Result<Fleet, StoreError>;
+    async fn heartbeat(&self, heartbeat: &Heartbeat) -> Result<Timestamp, StoreError>;
 
     /// The fleet as it is now. Reads only.
     async fn fleet(&self) -> Result<Fleet, StoreError>;

@@ -8,6 +8,7 @@ use domain::ids::{DestinationId, WorkerId};
 use domain::margin::Spread;
 use domain::permit::Permit;
 use domain::share::Room;
+use domain::time::Timestamp;
 use tokio::time::Instant;
 
 use super::TracedStore;
@@ -110,7 +111,7 @@ impl Store for TracedStore {
         self.inner.clear_marks(marks).await
     }
 
-    async fn heartbeat(&self, heartbeat: &Heartbeat) -> Result<Fleet, StoreError> {
+    async fn heartbeat(&self, heartbeat: &Heartbeat) -> Result<Timestamp, StoreError> {
         self.inner.heartbeat(heartbeat).await
     }
 

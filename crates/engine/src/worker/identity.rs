@@ -191,9 +191,9 @@ impl Identity {
             places,
         };
         let before = Instant::now();
-        let fleet = self.store.heartbeat(&heartbeat).await?;
+        let now = self.store.heartbeat(&heartbeat).await?;
         self.note_written(heartbeat.worker, before);
-        if let Some(step) = self.clock.sample(before, fleet.now) {
+        if let Some(step) = self.clock.sample(before, now) {
             self.clock_stepped(step);
         }
         Ok(())

@@ -77,12 +77,13 @@ pub struct Attempt {
 pub struct ShownAttempt {
     /// The attempt, with what was answered.
     pub attempt: Attempt,
-    /// Its request; `null` where it was not sent, or may not have been yet.
+    /// Its request; `null` where it cannot have been sent, or not yet. Where its receiver was
+    /// not reached, as the error says then, it is what was to be sent.
     pub request: Option<SentRequest>,
 }
 
-/// A request as it was sent, put together from what is kept: the address and the headers
-/// that the destination adds are today's.
+/// A request as it was sent, or was to be, put together from what is kept: the address and the
+/// headers that the destination adds are today's.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub struct SentRequest {
     /// Where it went; `null` once the destination is deleted.

@@ -9,7 +9,7 @@ use domain::access::{KeyId, Scope, Scopes};
 use domain::ids::{AttemptId, DestinationId, TenantId};
 use engine::ports::Thing;
 use http::request::Parts;
-use http::{HeaderMap, header};
+use http::{HeaderMap, Method, header};
 use tracing::Instrument;
 
 use super::acting::{self, TenantName};
@@ -27,20 +27,26 @@ use crate::service::{Service, ServiceError, Tenancy, whose};
 #[derive(Clone, Copy)]
 struct LooksAt(TenantId);
 
-/// A request that asks for a place among its tenant's changes.
+/// Among what a request asks for a place once its body is there, so that none that drips in
+/// holds one meanwhile.
 #[derive(Clone, Copy)]
-struct Changes;
+enum Among {
+    /// What its tenant reads.
+    Reads,
+    /// What its tenant changes.
+    Changes,
+}
 
 /// An authenticated request: all that it can reach is one tenant's, its own or, with
 /// an operator's key, that of the thing that its path, its query or a replay names.
 pub(super) struct Caller {
     app: App,
     identity: Identity,
-    /// It changes things of its tenant.
-    changes: bool,
+    /// It has no place yet.
+    among: Option<Among>,
     /// An operator's that names another tenant's thing, or a tenant.
     looks_at: Option<TenantId>,
-    /// Of one that reads.
+    /// Of one that reads, and has no body.
     place: Option<Arc<Place>>,
 }
 
@@ -50,7 +56,7 @@ impl FromRequestParts<App> for Caller {
         Ok(Self {
             identity: identity(parts)?,
             looks_at: parts.extensions.get().map(|LooksAt(tenant)| *tenant),
-            changes: parts.extensions.get::<Changes>().is_some(),
+            among: parts.extensions.get::<Among>().copied(),
             app: app.clone(),
             // Nobody else keeps it.
             place: parts.extensions.remove(),
@@ -78,16 +84,16 @@ impl Caller {
         F: Future<Output = Result<T, ServiceError>> + Send + 'static,
     {
         let service = self.service();
-        // After the body, so that none that drips in holds a place meanwhile; and before
-        // the work, so that whoever leaves the line has changed nothing.
-        let change = match self.changes {
-            true => Some(service.change().await?),
-            false => None,
+        // Before the work, so that whoever leaves the line has changed nothing.
+        let late = match self.among {
+            Some(Among::Changes) => Some(service.change().await?),
+            Some(Among::Reads) => Some(service.read().await?),
+            None => None,
         };
         let (work, place) = (work(service), self.place.clone());
         to_its_end(async move {
             let done = work.await;
-            drop((place, change));
+            drop((place, late));
             done
         })
         .await
@@ -199,13 +205,8 @@ pub(super) async fn authenticate(
                 Err(problem) => return problem.into_response(),
             };
             request.extensions_mut().insert(identity);
-            if scope == Some(Scope::Manage) {
-                request.extensions_mut().insert(Changes);
-            }
-            match place(&app, &identity, scope).await {
-                Ok(Some(place)) => drop(request.extensions_mut().insert(Arc::new(place))),
-                Ok(None) => {}
-                Err(busy) => return Problem::from(busy).into_response(),
+            if let Err(busy) = place(&app, &identity, scope, &mut request).await {
+                return Problem::from(busy).into_response();
             }
             let named = whose::named(identity.scopes, request.uri());
             let looks_at = match listed {
@@ -236,21 +237,28 @@ pub(super) async fn authenticate(
 }
 
 /// A place for what reads. What changes something is counted here, and has its place once
-/// its body is there; events go by a rate.
+/// its body is there, as a read that has one; events go by a rate.
 async fn place(
     app: &App,
     identity: &Identity,
     scope: Option<Scope>,
-) -> Result<Option<Place>, ServiceError> {
-    let service = app.0.service.of(identity.tenant, None);
+    request: &mut Request,
+) -> Result<(), ServiceError> {
     match scope {
         Some(Scope::Manage) => {
             app.manage(identity.tenant)?;
-            Ok(None)
+            request.extensions_mut().insert(Among::Changes);
         }
-        Some(Scope::Read | Scope::ReadPayloads) => service.read().await.map(Some),
-        _ => Ok(None),
+        Some(Scope::Read | Scope::ReadPayloads) if request.method() == Method::POST => {
+            request.extensions_mut().insert(Among::Reads);
+        }
+        Some(Scope::Read | Scope::ReadPayloads) => {
+            let place = app.0.service.of(identity.tenant, None).read().await?;
+            request.extensions_mut().insert(Arc::new(place));
+        }
+        _ => {}
     }
+    Ok(())
 }
 
 /// The tenant whose list an operator wants; `None` where nobody is named.

@@ -79,7 +79,7 @@ pub(super) async fn show(
 }
 
 /// Have a destination's receiver asked now, and not when its time comes. The answer does
-/// not wait for the receiver's: look again.
+/// not wait for the receiver's: look again. That of a disabled destination is not asked (409).
 #[utoipa::path(post, path = "/v1/destinations/{id}/handshake", operation_id = "ask_for_handshake",
     tag = "destinations",
     security(("key" = ["manage"])), params(("id" = Uuid, Path)), responses(

@@ -84,8 +84,8 @@ pub struct LimitRequest {
     /// Whether it was decided on, and how.
     #[schema(schema_with = state)]
     pub state: String,
-    /// Starts per period, as they shall be.
-    pub limits: Limits,
+    /// Starts per period, as they shall be; `null` where no limits are asked for.
+    pub limits: Option<Limits>,
     /// No rate limit.
     pub unlimited: bool,
     /// A bucket's capacity, or how many of a window may start at once.
@@ -129,14 +129,14 @@ fn state() -> Object {
 
 impl From<ports::LimitRequest> for LimitRequest {
     fn from(request: ports::LimitRequest) -> Self {
-        let (settings, batches, destinations) = match request.wanted {
+        let (limits, batches, destinations) = match request.wanted {
             Wanted::Limits {
-                settings, batches, ..
-            } => (settings, batches, None),
-            Wanted::Destinations(most) => {
-                (LimitSettings::EXACT, LargerBatches::default(), Some(most))
-            }
+                limits, batches, ..
+            } => (limits, batches, None),
+            Wanted::Destinations(most) => (None, LargerBatches::default(), Some(most)),
         };
+        let limits = limits.map(|limits| limits.settings);
+        let settings = limits.unwrap_or(LimitSettings::EXACT);
         Self {
             id: request.id,
             tenant_id: request.tenant.0,
@@ -145,7 +145,7 @@ impl From<ports::LimitRequest> for LimitRequest {
                 .destination()
                 .map(|destination| destination.0),
             state: request.state.as_str().to_owned(),
-            limits: Limits::of(&settings),
+            limits: limits.as_ref().map(Limits::of),
             unlimited: settings.unlimited,
             burst: settings.burst,
             shape: settings.shape,
@@ -171,7 +171,8 @@ impl LimitRequestList {
 }
 
 /// Ask for limits of a destination, or for batches, that are above the ceiling of its
-/// tenant's tier. A request that is open already is replaced.
+/// tenant's tier. A request that is open already is replaced, but for the part of the two that
+/// is not asked for.
 #[utoipa::path(post, path = "/v1/destinations/{id}/limit-requests",
     operation_id = "request_limits", tag = "destinations", security(("key" = ["manage"])),
     params(("id" = Uuid, Path)), request_body = RequestLimits, responses(

@@ -224,7 +224,8 @@ impl From<service::BegunReplays> for BegunReplays {
 }
 
 /// Begin a replay, or one for each destination. Its attempts are of the same
-/// events, with the next try numbers, and go out within the destination's limit.
+/// events, with the next try numbers, and go out within the destination's limit. Of a
+/// tenant 1,000 replays run at once, at most.
 #[utoipa::path(post, path = "/v1/replays", operation_id = "create_replay",
     tag = "dead letters", security(("key" = ["manage"])),
     request_body = CreateReplay, responses(

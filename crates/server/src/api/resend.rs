@@ -101,13 +101,13 @@ const fn yes() -> bool {
 /// What would be sent again.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ResendPreview {
-    /// How many deliveries, counted up to about 10,000, and of all destinations to the first
-    /// 100: at least so many.
+    /// How many deliveries, counted up to about 10,000 among the first events of the time, and
+    /// of all destinations to the first 100: at least so many.
     pub deliveries: u64,
     /// Whether all were counted. Otherwise there may be more, and it takes longer.
     pub is_all: bool,
-    /// About how long it takes until the last of them are sent; `null` while a limit
-    /// is 0.
+    /// About how long it takes until the last of those that were counted are sent; `null`
+    /// while a limit is 0.
     pub takes_seconds: Option<f64>,
     /// The destinations that get most of them first, at most 50.
     pub destinations: Vec<PreviewedResend>,
@@ -195,9 +195,12 @@ pub(super) async fn events(
 
 /// Send to all destinations again what each of them has missed, or all that was for it.
 ///
-/// Begins a replay for each where something matches. A request looks at 10 destinations, and
-/// `next` says where to go on. One where more events could match than were looked at has a
-/// replay that may find none.
+/// Begins a replay for each where something matches; disabled destinations are left out. A
+/// request looks at 10 destinations at most, and `next` says where to go on: also where it
+/// ended early, after some seconds or with a failure, which is an error only where no replay
+/// has begun. One where more events could match than were looked at has a replay that may find
+/// none; one where all that matches has lost its payloads has none. Of a tenant 1,000 replays
+/// run at once, at most.
 #[utoipa::path(post, path = "/v1/events/resend", operation_id = "resend_everywhere",
     tag = "events", security(("key" = ["manage"])),
     request_body = ResendEvents, responses(
@@ -235,7 +238,7 @@ pub(super) async fn preview_events(
 }
 
 /// Say what sending events to all destinations again would be of, how many deliveries and
-/// about how long; sends none.
+/// about how long; sends none. Disabled destinations are left out.
 #[utoipa::path(post, path = "/v1/events/resend/preview",
     operation_id = "preview_resend_everywhere", tag = "events",
     security(("key" = ["read"])),

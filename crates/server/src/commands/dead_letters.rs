@@ -4,7 +4,6 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::Context;
 use clap::{Args, Subcommand};
 use domain::replay::{DEFAULT_SHARE, ReplaySource, ReplayState};
 use http::Method;
@@ -263,38 +262,45 @@ async fn preview(
 
 fn in_words(preview: &ReplayPreview, share: f64) -> String {
     let count = output::grouped(preview.dead_letters);
-    let more = if preview.is_all { "" } else { "more than " };
+    let (more, least) = match preview.is_all {
+        true => ("", ""),
+        false => ("more than ", "at least "),
+    };
     let destinations = preview.destinations.len() as u64 + preview.further_destinations;
-    let takes = takes(preview.takes_seconds);
+    let takes = takes(least, preview.takes_seconds);
     format!(
         "Replays {more}{count} dead letters of {destinations} destination(s) at {share} of their \
          limits, {takes}."
     )
 }
 
-/// How long what was previewed takes, in words.
-pub(super) fn takes(seconds: Option<f64>) -> String {
+/// How long what was previewed takes, in words: or `at least ` so long.
+pub(super) fn takes(least: &str, seconds: Option<f64>) -> String {
     match seconds {
-        Some(seconds) => format!("which takes about {}", duration(seconds)),
+        Some(seconds) => format!("which takes {least}about {}", duration(seconds)),
         None => "which takes until a limit that is 0 now is raised".to_owned(),
     }
 }
 
-/// Begins replays by this route, in as many requests as it takes.
+/// Begins replays by this route, in as many requests as it takes. Where one fails, those that
+/// have begun are printed, and the error says where to go on.
 pub(super) async fn begin(
     client: &Client,
     path: &str,
     mut body: Map<String, Value>,
     format: Format,
 ) -> anyhow::Result<Vec<Replay>> {
-    let mut all = Vec::new();
+    let mut all: Vec<Replay> = Vec::new();
     let progress = Progress::begin("replays begun:", Measure::Unknown, format);
     loop {
-        let begun = client.send(Method::POST, path, &body).await;
-        let begun: BegunReplays = begun.with_context(|| match all.len() {
-            0 => "begin a replay".to_owned(),
-            some => format!("begin the rest; {some} replays have begun, see `replay list`"),
-        })?;
+        let begun: anyhow::Result<BegunReplays> = client.send(Method::POST, path, &body).await;
+        let begun = match begun {
+            Ok(begun) => begun,
+            Err(error) => {
+                drop(progress);
+                return Err(error.context(cut_short(&all, &body, format)?));
+            }
+        };
         all.extend(begun.replays);
         progress.at(all.len() as u64);
         let Some(next) = begun.next else {
@@ -302,6 +308,26 @@ pub(super) async fn begin(
         };
         body.insert("after".to_owned(), next.to_string().into());
     }
+}
+
+/// What an error came in the midst of, and where it is to go on from.
+fn cut_short(
+    begun: &[Replay],
+    body: &Map<String, Value>,
+    format: Format,
+) -> anyhow::Result<String> {
+    let Some(after) = body.get("after").and_then(Value::as_str) else {
+        return Ok("begin a replay".to_owned());
+    };
+    match format {
+        _ if begun.is_empty() => {}
+        Format::Json => output::json(&json!({ "replays": begun, "next": after }))?,
+        Format::Table => print_replays(begun)?,
+    }
+    let some = begun.len();
+    Ok(format!(
+        "begin the rest, of the destinations after {after}; {some} replays have begun"
+    ))
 }
 
 /// The same for `paceline replay`.
@@ -489,4 +515,19 @@ pub(super) fn print_replays(replays: &[Replay]) -> anyhow::Result<()> {
     });
     let header = [PROGRESS.as_slice(), &["PENDING", "SUCCEEDED", "FAILED"]].concat();
     output::line(&output::table(&header, rows).to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_cut_short_says_where_to_go_on() {
+        let mut body = Map::new();
+        let said = |body: &Map<String, Value>| cut_short(&[], body, Format::Table).unwrap();
+        assert_eq!(said(&body), "begin a replay");
+        let after = "01900000-0000-7000-8000-000000000007";
+        body.insert("after".to_owned(), after.into());
+        assert!(said(&body).contains(&format!("after {after}; 0 replays")));
+    }
 }

@@ -160,17 +160,14 @@ fn print(request: LimitRequest, format: Format) -> anyhow::Result<()> {
 
 fn table(requests: &[LimitRequest]) -> String {
     let rows = requests.iter().map(|request| {
-        let limit = match request.unlimited {
-            true => "unlimited".to_owned(),
-            false => phrase(
-                &request.limits,
-                request.shape.unwrap_or_default(),
-                request.burst,
-            ),
-        };
-        let limit = match request.destinations {
-            Some(most) => format!("{most} destinations"),
-            None => limit,
+        let limit = match (&request.limits, request.destinations) {
+            (_, Some(most)) => Some(format!("{most} destinations")),
+            (None, None) => None,
+            (Some(_), None) if request.unlimited => Some("unlimited".to_owned()),
+            (Some(limits), None) => {
+                let shape = request.shape.unwrap_or_default();
+                Some(phrase(limits, shape, request.burst))
+            }
         };
         let batches = [
             (request.batch_events, "events"),
@@ -181,7 +178,7 @@ fn table(requests: &[LimitRequest]) -> String {
         vec![
             request.id.to_string(),
             output::or_dash(request.destination_id),
-            limit,
+            output::or_dash(limit),
             output::or_dash(request.max_in_flight),
             output::or_dash((!batches.is_empty()).then(|| batches.join(", "))),
             request.state.clone(),

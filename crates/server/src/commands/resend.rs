@@ -41,9 +41,18 @@ pub struct ToDestination {
     /// Its id or its name; without it, say --all-destinations.
     #[arg(required_unless_present = "all_destinations")]
     pub id: Option<Named>,
-    /// To all destinations: a replay for each where something matches.
+    /// To all destinations that are not disabled: a replay for each where something matches.
     #[arg(long, conflicts_with = "id")]
     pub all_destinations: bool,
+    /// To all destinations after this one in the order of their ids: where another command
+    /// stopped.
+    #[arg(
+        long,
+        value_name = "ID",
+        requires = "all_destinations",
+        conflicts_with = "dry_run"
+    )]
+    pub after: Option<Uuid>,
     /// Events that were accepted then or later, such as 2026-01-31T12:00:00Z.
     #[arg(long, value_name = "TIME")]
     pub since: String,
@@ -123,9 +132,11 @@ impl ToDestination {
 
     /// What it does, in words.
     fn does(&self, to: Option<Uuid>) -> String {
-        let to = to.map_or("every destination".to_owned(), |id| {
-            format!("the destination {id}")
-        });
+        let to = match (to, self.after) {
+            (Some(id), _) => format!("the destination {id}"),
+            (None, Some(after)) => format!("every destination after {after}"),
+            (None, None) => "every destination".to_owned(),
+        };
         let which = match self.delivered_too {
             true => "all that was for it, what it has got included",
             false => "what it has not got",
@@ -161,6 +172,9 @@ pub(super) async fn destination(args: ToDestination) -> anyhow::Result<()> {
         return previewed(&found, share, format);
     }
     let what = async || {
+        if args.after.is_some() {
+            return Ok(args.does(to));
+        }
         let found = preview(&client, &path, &body).await;
         // Who may not read may resend all the same.
         let much = found.map_or_else(
@@ -172,7 +186,11 @@ pub(super) async fn destination(args: ToDestination) -> anyhow::Result<()> {
     args.sure.ask(what).await?;
     let begun: Vec<Replay> = match to {
         Some(_) => vec![client.send(Method::POST, &path, &body).await?],
-        None => begin(&client, &path, body, format).await?,
+        None => {
+            let after = args.after.map(|after| ("after".to_owned(), json!(after)));
+            let body = body.into_iter().chain(after).collect();
+            begin(&client, &path, body, format).await?
+        }
     };
     let skipped: u64 = begun.iter().map(|one| one.progress.skipped).sum();
     if skipped > 0 {
@@ -218,7 +236,7 @@ fn in_words(preview: &ResendPreview, share: f64) -> String {
     // One that is named is among them where it gets none.
     let some = preview.destinations.iter().filter(|one| one.deliveries > 0);
     let destinations = some.count() as u64 + preview.further_destinations;
-    let takes = takes(preview.takes_seconds);
+    let takes = takes(least, preview.takes_seconds);
     format!(
         "That is {least}{count} deliveries to {destinations} destination(s) at {share} of their \
          limits, {takes}."
@@ -237,5 +255,26 @@ fn told(begun: &[Replay], instead: &str, format: Format) -> anyhow::Result<()> {
             });
             Ok(())
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_not_all_counted_is_at_least_so_much_and_takes_at_least_so_long() {
+        let preview = |is_all| ResendPreview {
+            deliveries: 10_000,
+            is_all,
+            takes_seconds: Some(61.0),
+            destinations: Vec::new(),
+            further_destinations: 3,
+        };
+        let said = in_words(&preview(false), 0.5);
+        assert!(said.contains("at least 10,000 deliveries"), "{said}");
+        assert!(said.contains("which takes at least about"), "{said}");
+        let said = in_words(&preview(true), 0.5);
+        assert!(!said.contains("at least"), "{said}");
     }
 }

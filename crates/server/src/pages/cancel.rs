@@ -3,6 +3,7 @@
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Redirect, Response};
 use domain::access::Scope;
+use domain::attempt::AttemptState;
 use engine::ports::Destination;
 
 use super::destination::parsed;
@@ -10,6 +11,7 @@ use super::refused::Refused;
 use super::sure::{self, Question};
 use super::visitor::{Fields, Posted};
 use super::{Asked, attempt, change, typed};
+use crate::service::backlog::too_late;
 use crate::service::sent::{Sees, Sent};
 use crate::service::{CancelCursor, CancelDraft, rules};
 
@@ -29,13 +31,19 @@ pub(super) async fn one(
     visitor.needs(Scope::Manage)?;
     let id = attempt::parsed(&id)?;
     let service = pages.service(visitor.tenant());
-    if !sure::is_sure(&fields) {
+    if sure::is_sure(&fields) {
+        service.cancel_attempt(id).await?;
+    } else {
         let sent = service.sent(id, Sees::NoPayload).await?;
-        if sent.found.attempt.state.can_be_cancelled() {
-            return sure::ask(&pages, &visitor, PART, cancelling(&sent)).await;
+        // By that state alone: where it waits again by now, nobody has been asked.
+        match sent.found.attempt.state {
+            AttemptState::Cancelled => {}
+            state if state.can_be_cancelled() => {
+                return sure::ask(&pages, &visitor, PART, cancelling(&sent)).await;
+            }
+            state => return Err(too_late(state).into()),
         }
     }
-    service.cancel_attempt(id).await?;
     Ok(Redirect::to(&format!("/dashboard/attempts/{id}")).into_response())
 }
 

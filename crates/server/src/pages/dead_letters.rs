@@ -151,6 +151,7 @@ pub(super) async fn replay(
     let service = pages.service(visitor.tenant());
     let mut draft = draft(&fields)?;
     if draft.attempt.is_none() && !sure::is_sure(&fields) {
+        let visitor = visitor.reading(&pages).await?;
         let preview = service.replay_preview(&draft.filter, None).await?;
         let frame = Frame::of(&pages, &visitor, ("Replay", PART)).await?;
         return Ok(preview_page(frame, wanted(&fields), preview)?.into_response());
@@ -172,9 +173,14 @@ pub(super) fn begun_at(begun: &[Replay]) -> Response {
     let to = match begun {
         [one] => format!("/dashboard/replays/{}", one.id),
         // One for each destination: they are in the list.
-        _ => format!("{PART}?begun={}", begun.len()),
+        _ => return begun_in_all(begun.len()),
     };
     Redirect::to(&to).into_response()
+}
+
+/// To so many that have begun.
+pub(super) fn begun_in_all(begun: usize) -> Response {
+    Redirect::to(&format!("{PART}?begun={begun}")).into_response()
 }
 
 fn preview_page(
@@ -399,7 +405,7 @@ mod tests {
         let page = shown(312);
         for says in [
             "<h1>Replay more than 10,000 dead letters?</h1>",
-            "which takes about 1 min 1 s",
+            "which takes at least about 1 min 1 s",
             ">shop</a>",
             "And 312 more destinations.",
         ] {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use axum::extract::{Path, Query, State};
 use axum::response::{Html, IntoResponse, Redirect, Response};
+use domain::destination::DestinationState;
 use domain::filter::Filter;
 use domain::ids::{AttemptId, DestinationId, TenantId};
 use domain::policy::LimitSettings;
@@ -51,6 +52,7 @@ struct Page {
     takes: String,
     filter: Option<Filter>,
     is_active: bool,
+    is_disabled: bool,
     window: Window,
     chart: Chart,
     outcomes: Drawn,
@@ -245,7 +247,8 @@ pub(super) async fn page(
     rendered(&Page {
         takes: destination.event_types.join(", "),
         filter: destination.filter.clone(),
-        is_active: destination.state == domain::destination::DestinationState::Active,
+        is_active: destination.state == DestinationState::Active,
+        is_disabled: destination.state == DestinationState::Disabled,
         window,
         chart,
         outcomes: outcomes::draw(pages, id, beside.over).await?,

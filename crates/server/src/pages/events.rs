@@ -140,6 +140,9 @@ struct Page {
     /// What is wrong with the form.
     problem: Option<String>,
     next: Option<String>,
+    /// The form that resends is for the tenant whose pages the session shows, and says no
+    /// other: whoever looks at another one's events has it there.
+    may_resend: bool,
     resend_spans: [(&'static str, u32); 4],
     resend_states: Vec<&'static str>,
 }
@@ -185,6 +188,7 @@ pub(super) async fn list(
             .collect(),
         problem,
         next,
+        may_resend: visitor.may(Scope::Manage) && visitor.tenant() == visitor.home(),
         resend_spans: resend::SPANS,
         resend_states: resend::ends(),
     };

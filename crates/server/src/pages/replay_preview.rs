@@ -61,8 +61,14 @@ pub(super) fn count(preview: &ReplayPreview, part: &str) -> String {
     }
 }
 
+/// How long all of it takes, as far as it was counted.
+pub(super) fn takes_in_all(preview: &ReplayPreview) -> String {
+    let least = if preview.is_all { "" } else { "at least " };
+    format!("{least}about {}", takes(preview.takes))
+}
+
 /// How long it takes.
-pub(super) fn takes(takes: Option<Duration>) -> String {
+fn takes(takes: Option<Duration>) -> String {
     takes.map_or("for ever: its limit is 0".to_owned(), words::span)
 }
 
@@ -72,6 +78,7 @@ pub(super) fn page(
     preview: ReplayPreview,
 ) -> Result<Html<String>, Refused> {
     let count = count(&preview, question.part);
+    let in_all = takes_in_all(&preview);
     let each = preview.each.into_iter().map(|one| Previewed {
         id: one.destination.id,
         count: words::large(one.count),
@@ -83,7 +90,7 @@ pub(super) fn page(
         question,
         count,
         is_all: preview.is_all,
-        takes: takes(preview.takes),
+        takes: in_all,
         each: each.collect(),
         further: preview.further,
     })

@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use axum::extract::{Path, Query, State};
 use axum::response::{Html, Redirect};
 use domain::access::Scope;
+use domain::batch::BatchSettings;
 use domain::ceiling::{Ceiling, LargerBatches};
 use domain::ids::DestinationId;
 use engine::ports::{CatalogError, LimitRequest, LimitRequestState, Tenant, Wanted};
@@ -140,39 +141,74 @@ fn so_many(destinations: u32) -> String {
 }
 
 fn limits(wanted: &Wanted) -> String {
-    let (settings, batches) = match wanted {
+    let (limits, batches) = match wanted {
         Wanted::Limits {
-            settings, batches, ..
-        } => (settings, batches),
+            limits, batches, ..
+        } => (limits, batches),
         Wanted::Destinations(most) => return so_many(*most),
     };
-    let batches = words::batch_ceiling(&Ceiling::default().with_batches(*batches));
-    match batches.is_empty() {
-        true => words::limits(settings),
-        false => format!("{} · {batches}", words::limits(settings)),
+    let parts = [
+        (limits.as_ref()).map(|limits| words::limits(&limits.settings)),
+        (!batches.is_empty()).then(|| of_batches(*batches)),
+    ];
+    beside(parts)
+}
+
+/// Limits and batches, where each is asked for.
+fn beside(parts: [Option<String>; 2]) -> String {
+    let said: Vec<_> = parts.into_iter().flatten().collect();
+    said.join(" · ")
+}
+
+fn of_batches(batches: LargerBatches) -> String {
+    words::batch_ceiling(&Ceiling::default().with_batches(batches))
+}
+
+/// The batches that a destination has, and the largest that it may have.
+fn batches_today(has: BatchSettings, ceiling: &Ceiling) -> String {
+    let today = match has.max_events {
+        Some(_) => of_batches(LargerBatches {
+            events: has.max_events,
+            bytes: has.max_bytes,
+        }),
+        None => "no batches".to_owned(),
+    };
+    match words::batch_ceiling(ceiling) {
+        most if most.is_empty() => today,
+        most => format!("{today}, at most {most}"),
     }
 }
 
-/// How the destination is called, and what holds today.
+/// How the destination is called, and what holds today of what is asked for.
 async fn today(
     pages: &Pages,
     request: &LimitRequest,
     tenant: &Tenant,
 ) -> Result<(String, String), Refused> {
-    let Some(id) = request.wanted.destination() else {
+    let Wanted::Limits {
+        destination: id,
+        limits,
+        batches,
+    } = request.wanted
+    else {
         let most = tenant.effective_max_destinations;
         let today = most.map_or(words::NONE.to_owned(), so_many);
         return Ok(("all".to_owned(), today));
     };
-    let destination = pages.0.catalog.destination(request.tenant, id);
-    match destination.await {
-        Ok(found) => {
-            let today = words::limits(&found.effective);
-            Ok((found.called().to_owned(), today))
+    let found = match pages.0.catalog.destination(request.tenant, id).await {
+        Ok(found) => found,
+        Err(CatalogError::NotFound(_)) => return Ok((id.to_string(), "deleted".to_owned())),
+        Err(error) => return Err(error.into()),
+    };
+    let batches = match batches.is_empty() {
+        true => None,
+        false => {
+            let has = pages.service(request.tenant).batches(id).await?;
+            Some(batches_today(has, &found.ceiling))
         }
-        Err(CatalogError::NotFound(_)) => Ok((id.to_string(), "deleted".to_owned())),
-        Err(error) => Err(error.into()),
-    }
+    };
+    let limits = limits.map(|_| words::limits(&found.effective));
+    Ok((found.called().to_owned(), beside([limits, batches])))
 }
 
 /// Asks for more destinations, or for larger batches of one.

@@ -7,18 +7,18 @@ use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
 use domain::access::Scope;
 use domain::attempt::{AttemptState, UnknownAttemptState};
-use domain::ids::EventId;
+use domain::ids::{DestinationId, EventId};
 use engine::ports::{Destination, ResentEvents};
 
-use super::dead_letters::begun_at;
+use super::dead_letters::{begun_at, begun_in_all};
 use super::destination::parsed;
 use super::events::PART as EVENTS;
 use super::frame::Frame;
 use super::refused::Refused;
 use super::sure::{self, Question};
 use super::visitor::{Fields, Posted};
-use super::{Asked, Pages, replay_preview, searched};
-use crate::service::ReplayPreview;
+use super::{Asked, Pages, replay_preview, searched, typed};
+use crate::service::{Everywhere, ReplayPreview, rules};
 
 /// How far back `what it has missed` may go: what it is called, and in hours.
 pub(super) const SPANS: [(&str, u32); 4] =
@@ -80,6 +80,15 @@ pub(super) fn ends() -> Vec<&'static str> {
     over.map(AttemptState::as_str).collect()
 }
 
+const EVERYWHERE: &str = "/dashboard/events/resend";
+
+/// From when on, once that was counted: `hours` would mean another time by then.
+const SINCE: &str = "since";
+/// How many replays have begun by now.
+const BEGUN: &str = "begun";
+/// To which destination they came.
+const AFTER: &str = "after";
+
 /// Which of those that it has missed, where not all of them are meant.
 const SOME: [&str; 4] = ["type", "status", "state", "text"];
 
@@ -96,11 +105,19 @@ impl Missed {
     /// As the form says.
     async fn of(pages: &Pages, fields: &Fields) -> Result<Self, Refused> {
         let (words, hours) = span(fields)?;
-        let now = pages.0.overview.now().await?;
+        let since = match fields.get(SINCE) {
+            Some(text) => {
+                rules::time(text).ok_or_else(|| Refused::invalid("since: must be a time"))?
+            }
+            None => {
+                let now = pages.0.overview.now().await?;
+                now - Duration::from_secs(u64::from(hours) * 3_600)
+            }
+        };
         let owned = |name| fields.get(name).map(str::to_owned);
         let state = fields.get("state").map(str::parse).transpose();
         let which = ResentEvents {
-            since: now - Duration::from_secs(u64::from(hours) * 3_600),
+            since,
             until: None,
             event_type: owned("type"),
             state: state.map_err(|_unknown: UnknownAttemptState| {
@@ -135,14 +152,34 @@ impl Missed {
             let said: Vec<_> = said.collect();
             does.push(format!("Only those with {}.", said.join(", ")));
         }
-        does.push("Those whose payload is not kept any more are skipped, and counted.".to_owned());
+        does.push("Those whose payload is not kept any more are skipped.".to_owned());
         does
     }
 
-    /// The form again.
+    /// The form again, for just those that it was about.
     fn fields(&self) -> Vec<(&'static str, String)> {
         let (_, hours) = self.span;
-        [vec![("hours", hours.to_string())], self.some.clone()].concat()
+        let span = vec![
+            ("hours", hours.to_string()),
+            (SINCE, self.which.since.as_micros().to_string()),
+        ];
+        [span, self.some.clone()].concat()
+    }
+
+    /// Whether to go on to those after `next`, where so many replays have begun by now.
+    fn going_on(&self, begun: usize, next: DestinationId) -> Question {
+        let mut fields = self.fields();
+        fields.extend([(BEGUN, begun.to_string()), (AFTER, next.to_string())]);
+        Question {
+            asks: "Go on to the next destinations?".to_owned(),
+            does: vec![format!(
+                "{begun} replays have begun by now, and there are more destinations."
+            )],
+            action: EVERYWHERE.to_owned(),
+            fields,
+            button: "Go on",
+            back: EVENTS.to_owned(),
+        }
     }
 }
 
@@ -159,6 +196,7 @@ pub(super) async fn missed(
     let missed = Missed::of(&pages, &fields).await?;
     let service = pages.service(visitor.tenant());
     if !sure::is_sure(&fields) {
+        let visitor = visitor.reading(&pages).await?;
         service.check_resend(&missed.which).await?;
         let destination = service.destination(id).await?.destination;
         let preview = service.resend_preview(Some(id), &missed.which, None);
@@ -180,18 +218,32 @@ pub(super) async fn everywhere(
     let missed = Missed::of(&pages, &fields).await?;
     let service = pages.service(visitor.tenant());
     if sure::is_sure(&fields) {
-        return Ok(begun_at(&service.resend_to_all(missed.which).await?));
+        let before: usize = typed::number(&fields, BEGUN)?.unwrap_or(0);
+        let after = fields.get(AFTER).map(parsed).transpose()?;
+        let from = Everywhere { after };
+        let begun = service.resend_to_all(&missed.which, from).await?;
+        let in_all = before.saturating_add(begun.replays.len());
+        return match begun.next {
+            Some(next) => {
+                let question = missed.going_on(in_all, next);
+                sure::ask(&pages, &visitor, EVENTS, question).await
+            }
+            None if before == 0 => Ok(begun_at(&begun.replays)),
+            None => Ok(begun_in_all(in_all)),
+        };
     }
+    let visitor = visitor.reading(&pages).await?;
     service.check_resend(&missed.which).await?;
-    service.check_resend_to_all().await?;
     let preview = service.resend_preview(None, &missed.which, None).await?;
+    let mut does = missed.does("a destination");
+    does.push("Disabled destinations are left out.".to_owned());
     let question = replay_preview::Question {
         verb: "Resend",
         things: "deliveries",
         head: "Deliveries",
-        does: missed.does("a destination"),
+        does,
         part: "at least",
-        action: "/dashboard/events/resend",
+        action: EVERYWHERE,
         fields: missed.fields(),
         back: EVENTS,
         origin: "events",
@@ -208,9 +260,9 @@ fn resending_missed(
     let back = format!("/dashboard/destinations/{}", destination.id);
     let mut does = missed.does("it");
     does.push(format!(
-        "By now {} match, which takes about {}.",
+        "By now {} match, which takes {}.",
         replay_preview::count(preview, "at least"),
-        replay_preview::takes(preview.takes)
+        replay_preview::takes_in_all(preview)
     ));
     Question {
         asks: format!("Resend what {} has missed?", destination.called()),

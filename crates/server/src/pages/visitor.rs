@@ -88,6 +88,16 @@ impl Visitor {
         }
     }
 
+    /// The same with a place for what it reads: a form that asks first changes nothing yet.
+    pub(super) async fn reading(self, pages: &Pages) -> Result<Self, Refused> {
+        let visitor = self.without_place();
+        let place = pages.service(visitor.home()).read().await?;
+        Ok(Self {
+            _place: Some(Arc::new(place)),
+            ..visitor
+        })
+    }
+
     /// Who came by a link: a customer, whose platform is somebody else.
     pub(super) fn is_guest(&self) -> bool {
         is_guest(&self.session)
@@ -105,12 +115,8 @@ impl FromRequestParts<Pages> for Visitor {
         let visitor = identify(&parts.headers, &parts.extensions, pages).await?;
         let visitor = visitor.ok_or(Refused::SignIn)?;
         visitor.needs(Scope::Read)?;
-        let place = pages.service(visitor.home()).read().await?;
         let thing = whose::named(visitor.session.scopes, &parts.uri);
-        let visitor = Self {
-            _place: Some(Arc::new(place)),
-            ..visitor
-        };
+        let visitor = visitor.reading(pages).await?;
         visitor.looking_at(pages, thing).await
     }
 }

@@ -2,6 +2,7 @@
 
 use std::str::FromStr;
 
+use domain::attempt::AttemptState;
 use domain::batch::BatchSettings;
 use domain::ids::{AttemptId, DestinationId};
 use domain::retry::RetrySettings;
@@ -123,10 +124,7 @@ impl Service {
                 self.wake_freed(wake.as_slice()).await;
                 Ok(())
             }
-            CancelledOne::TooLate(state) => Err(ServiceError::Conflict(format!(
-                "it is {} and cannot be cancelled any more",
-                state.as_str()
-            ))),
+            CancelledOne::TooLate(state) => Err(too_late(state)),
         }
     }
 
@@ -190,6 +188,15 @@ impl Service {
             tracing::debug!(%error, "wake after cancelling failed; the sweep will");
         }
     }
+}
+
+/// Why one that has started, or is over, is not cancelled.
+#[must_use]
+pub fn too_late(state: AttemptState) -> ServiceError {
+    ServiceError::Conflict(format!(
+        "it is {} and cannot be cancelled any more",
+        state.as_str()
+    ))
 }
 
 #[cfg(test)]

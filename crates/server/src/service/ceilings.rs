@@ -6,7 +6,7 @@ use domain::ids::DestinationId;
 use domain::policy::LimitSettings;
 use engine::ports::{
     DEFAULT_TENANT, Destination, LimitRequest, LimitRequestState, NewDestinationsRequest,
-    NewLimitRequest,
+    NewLimitRequest, OtherLimits,
 };
 use uuid::Uuid;
 
@@ -94,9 +94,9 @@ impl Service {
             .unwrap_or_default())
     }
 
-    /// Asks for other limits of a destination, for larger batches, or for both. What was
-    /// asked for before, and nobody has decided on, is forgotten; if it says the same, it
-    /// stays.
+    /// Asks for other limits of a destination, for larger batches, or for both. Of what was
+    /// asked for before, and nobody has decided on, the other part stays; if it says the
+    /// same, all of it.
     pub async fn request_limits(
         &self,
         id: DestinationId,
@@ -104,19 +104,25 @@ impl Service {
         note: String,
     ) -> Result<LimitRequest, ServiceError> {
         rules::text("note", &note, MAX_REASON_BYTES, Lines::Many)?;
-        if change.is_empty() && batches == LargerBatches::default() {
+        if change.is_empty() && batches.is_empty() {
             return Err(ServiceError::invalid("limits", "say which are wanted"));
         }
         within("batch_events", batches.events, batch::MAX_EVENTS)?;
         within("batch_bytes", batches.bytes, batch::MAX_BYTES)?;
-        let current = self.catalog.destination(self.tenant, id).await?;
-        let settings = change.applied_to(current.limits);
-        validate(&settings)?;
+        let before = self.catalog.destination(self.tenant, id).await?.limits;
+        // Who asks for batches alone is not to be granted the limits as well, which may be
+        // above a ceiling that was lowered.
+        let limits = (!change.is_empty()).then(|| OtherLimits {
+            before,
+            settings: change.applied_to(before),
+        });
+        if let Some(limits) = &limits {
+            validate(&limits.settings)?;
+        }
         let new = NewLimitRequest {
             id: self.mint.uuid(),
             destination: id,
-            before: current.limits,
-            settings,
+            limits,
             batches,
             note,
         };

@@ -245,7 +245,7 @@ impl Service {
     }
 
     /// One replay for each destination that has what matches: each has limits,
-    /// and a pace, of its own.
+    /// and a pace, of its own. Where one fails, those that have begun are said.
     async fn replay_everywhere(
         &self,
         filter: DeadLetterFilter,
@@ -255,15 +255,22 @@ impl Service {
         let page = (self.backlog())
             .destinations_with_dead_letters(self.tenant, &filter, after, REPLAYS_AT_ONCE)
             .await?;
-        let mut replays = Vec::with_capacity(page.destinations.len());
+        let mut begun = BegunReplays {
+            replays: Vec::with_capacity(page.destinations.len()),
+            next: after,
+        };
         for destination in page.destinations {
             let which = Which::Matching(destination, filter.clone());
-            replays.extend(self.create_replay_of_one(which, share).await?);
+            match self.create_replay_of_one(which, share).await {
+                Ok(replay) => begun.replays.extend(replay),
+                Err(error) if begun.replays.is_empty() => return Err(error),
+                // Whoever goes on from here meets it again, if it lasts.
+                Err(_) => return Ok(begun),
+            }
+            begun.next = Some(destination);
         }
-        Ok(BegunReplays {
-            replays,
-            next: page.next,
-        })
+        begun.next = page.next;
+        Ok(begun)
     }
 
     /// One of those of all destinations; `None` where its own was deleted meanwhile.

@@ -2,23 +2,35 @@
 //! of them have missed. All are replays, with the pace, progress and end of those.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
 
 use domain::attempt::AttemptState;
+use domain::destination::DestinationState;
 use domain::ids::{DestinationId, EventId};
+use domain::replay::DEFAULT_SHARE;
 use domain::search::Sought;
-use engine::ports::{Destination, EventFilter, Replay, ResentEvents, Which, no_event_by};
+use engine::ports::{Catalog, Destination, EventFilter, Replay, ResentEvents, Which, no_event_by};
+use tokio::time::Instant;
 
 use super::replays::{Counted, PREVIEWED, REPLAYS_AT_ONCE, checked_share};
 use super::{BegunReplays, Everywhere, ReplayPreview, Service, ServiceError, rules};
 
 /// Destinations that one request sends events to again, at most: for each of them a store
-/// counts events twice, 10,000 at most, before its replay begins.
+/// counts the tenant's first 10,000 events of the time twice, before its replay begins.
 pub const RESENT_TO_AT_ONCE: u32 = 10;
 
-/// Destinations that a preview of all of them counts for, and a page sends to, at most.
+/// After so long a request begins no replay more, and says where to go on: each takes up to
+/// four statements of five seconds, and an answer is waited for no longer than 30 seconds.
+const BEGINS_FOR: Duration = Duration::from_secs(5);
+
+/// Of these requests a form makes up to so many, and then asks whether to go on.
+const PARTS_OF_A_FORM: u32 = 10;
+
+/// Destinations that a preview of all of them counts for, at most.
 pub const PREVIEWED_DESTINATIONS: u32 = 100;
 
-/// For so many of these it counts at once, at 500 events each.
+/// For so many of these it counts at once, among the tenant's first 500 events of the time.
 const COUNTED_AT_ONCE: u32 = 20;
 
 impl Service {
@@ -77,8 +89,10 @@ impl Service {
     }
 
     /// Sends events again to the next of all destinations, a replay for each: few, or none, of
-    /// the [`RESENT_TO_AT_ONCE`] that it looks at. One where nothing matches has none; one
-    /// where more could match than were looked at has one that may find none.
+    /// the [`RESENT_TO_AT_ONCE`] that it looks at. One where nothing matches has none, nor has
+    /// a disabled one; one where more could match than were looked at has one that may find
+    /// none. What has begun is said, also where it ended early: after some seconds, or with a
+    /// failure, which is an error only where nothing has begun.
     pub async fn resend_everywhere(
         &self,
         which: ResentEvents,
@@ -87,50 +101,101 @@ impl Service {
     ) -> Result<BegunReplays, ServiceError> {
         let share = checked_share(share)?;
         check(&which)?;
-        let catalog = &self.catalog;
-        let page = (catalog.destinations(self.tenant, after, RESENT_TO_AT_ONCE)).await?;
-        let mut replays = Vec::new();
-        for Destination { id, .. } in &page {
-            let matching = (self.backlog())
-                .resendable(self.tenant, &[*id], &which)
-                .await?;
-            if !matching.is_none() {
-                let which = Which::Events(*id, which.clone());
-                replays.extend(self.create_replay_of_one(which, share).await?);
+        let until = Instant::now() + BEGINS_FOR;
+        self.resend_until(until, after, (&which, share)).await
+    }
+
+    /// The same to as many as one form sends to.
+    pub async fn resend_to_all(
+        &self,
+        which: &ResentEvents,
+        Everywhere { after }: Everywhere,
+    ) -> Result<BegunReplays, ServiceError> {
+        check(which)?;
+        let until = Instant::now() + BEGINS_FOR;
+        let mut begun = BegunReplays {
+            replays: Vec::new(),
+            next: after,
+        };
+        for _part in 0..PARTS_OF_A_FORM {
+            let wanted = (which, DEFAULT_SHARE);
+            match self.resend_until(until, begun.next, wanted).await {
+                Ok(part) => {
+                    begun.replays.extend(part.replays);
+                    begun.next = part.next;
+                }
+                Err(error) if begun.replays.is_empty() => return Err(error),
+                Err(_) => break,
+            }
+            if begun.next.is_none() || Instant::now() >= until {
+                break;
             }
         }
-        Ok(BegunReplays {
-            replays,
-            next: next(&page, RESENT_TO_AT_ONCE),
+        Ok(begun)
+    }
+
+    async fn resend_until(
+        &self,
+        until: Instant,
+        after: Option<DestinationId>,
+        (which, share): (&ResentEvents, f64),
+    ) -> Result<BegunReplays, ServiceError> {
+        let page = self
+            .enabled(&self.catalog, after, RESENT_TO_AT_ONCE)
+            .await?;
+        let mut begun = BegunReplays {
+            replays: Vec::new(),
+            next: after,
+        };
+        for (turn, Destination { id, .. }) in page.destinations.iter().enumerate() {
+            if turn > 0 && Instant::now() >= until {
+                return Ok(begun);
+            }
+            match self.resend_to_one(*id, which, share).await {
+                Ok(replay) => begun.replays.extend(replay),
+                Err(error) if begun.replays.is_empty() => return Err(error),
+                // Whoever goes on from here meets it again, if it lasts.
+                Err(_) => return Ok(begun),
+            }
+            begun.next = Some(*id);
+        }
+        begun.next = page.next;
+        Ok(begun)
+    }
+
+    /// To one of all; `None` where nothing matches, or it was deleted meanwhile.
+    async fn resend_to_one(
+        &self,
+        to: DestinationId,
+        which: &ResentEvents,
+        share: f64,
+    ) -> Result<Option<Replay>, ServiceError> {
+        let backlog = self.backlog();
+        let matching = backlog.resendable(self.tenant, &[to], which).await?;
+        if matching.is_none() {
+            return Ok(None);
+        }
+        let which = Which::Events(to, which.clone());
+        self.create_replay_of_one(which, share).await
+    }
+
+    /// Those of the next `limit` destinations that are not disabled: what is sent to all is
+    /// not for those.
+    async fn enabled(
+        &self,
+        catalog: &Arc<dyn Catalog>,
+        after: Option<DestinationId>,
+        limit: u32,
+    ) -> Result<Enabled, ServiceError> {
+        let mut found = catalog.destinations(self.tenant, after, limit + 1).await?;
+        let is_last = found.len() <= limit as usize;
+        found.truncate(limit as usize);
+        let next = found.last().filter(|_| !is_last).map(|last| last.id);
+        found.retain(|one| one.state != DestinationState::Disabled);
+        Ok(Enabled {
+            destinations: found,
+            next,
         })
-    }
-
-    /// The same to all of them at once, for a page.
-    pub async fn resend_to_all(&self, which: ResentEvents) -> Result<Vec<Replay>, ServiceError> {
-        self.check_resend_to_all().await?;
-        let (mut replays, mut from) = (Vec::new(), Everywhere::default());
-        loop {
-            let begun = self.resend_everywhere(which.clone(), from, None).await?;
-            replays.extend(begun.replays);
-            match begun.next {
-                Some(_) => from.after = begun.next,
-                None => return Ok(replays),
-            }
-        }
-    }
-
-    /// Refuses more destinations than a page sends to.
-    pub async fn check_resend_to_all(&self) -> Result<(), ServiceError> {
-        let (catalog, most) = (&self.reading.catalog, PREVIEWED_DESTINATIONS);
-        let found = catalog.destinations(self.tenant, None, most + 1).await?;
-        if found.len() <= most as usize {
-            return Ok(());
-        }
-        let problem = format!(
-            "there are more than {most} of them: send to one from its page, or to all by the API \
-             or the command line, which go on after each {RESENT_TO_AT_ONCE}"
-        );
-        Err(ServiceError::invalid("destinations", problem))
     }
 
     /// What sending these again would be of, to one destination or to all, at this part of
@@ -179,9 +244,9 @@ impl Service {
         let (mut looked_at, mut count, mut after) = (0, 0, None);
         loop {
             let catalog = &self.reading.catalog;
-            let page = (catalog.destinations(self.tenant, after, COUNTED_AT_ONCE)).await?;
-            after = next(&page, COUNTED_AT_ONCE);
-            let mut found = self.resendable(page, which).await?;
+            let page = self.enabled(catalog, after, COUNTED_AT_ONCE).await?;
+            after = page.next;
+            let mut found = self.resendable(page.destinations, which).await?;
             found.counts.retain(|_, matching| *matching > 0);
             (found.places).retain(|place| found.counts.contains_key(&place.id));
             count += found.counts.values().sum::<u64>();
@@ -220,10 +285,11 @@ impl Service {
     }
 }
 
-/// Where the page after one of so many destinations begins.
-fn next(page: &[Destination], limit: u32) -> Option<DestinationId> {
-    let last = page.last().filter(|_| page.len() >= limit as usize);
-    last.map(|last| last.id)
+/// Some of a tenant's destinations.
+struct Enabled {
+    destinations: Vec<Destination>,
+    /// Where the next of them begin; `None` after the last.
+    next: Option<DestinationId>,
 }
 
 /// What can be told without the store.

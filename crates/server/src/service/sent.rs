@@ -30,14 +30,15 @@ pub enum Sees {
     Payload,
 }
 
-/// An attempt, and its request as it was sent.
+/// An attempt, and its request as it was sent, or was to be where its receiver was not
+/// reached.
 #[derive(Debug)]
 pub struct Sent {
     /// The attempt, and what is kept of its request.
     pub found: Requested,
     /// Where it went, as that is now; `None` once it is deleted.
     pub destination: Option<Described>,
-    /// Its headers; none where it was not sent, or may not have been yet.
+    /// Its headers; none where it cannot have been sent, or not yet.
     pub headers: Vec<SentHeader>,
     /// A secret that has ended since may have signed as well.
     pub is_part: bool,
@@ -102,9 +103,9 @@ impl Service {
         };
         let now = self.reading.overview.now().await?;
         let attempt = &found.attempt;
-        let was_sent = attempt.state.has_left(attempt.started_at, now);
+        let may_be_sent = attempt.state.may_have_left(attempt.started_at, now);
         let (mut payload, mut signature) = (None, SentSignature::Unknown("hidden"));
-        if sees == Sees::Payload && was_sent {
+        if sees == Sees::Payload && may_be_sent {
             payload = match self.payload(found.attempt.event).await {
                 Ok(payload) => Some(payload),
                 // Its time has come.
@@ -113,7 +114,7 @@ impl Service {
             };
             signature = self.sent_signature(&found).await?;
         }
-        let headers = match was_sent {
+        let headers = match may_be_sent {
             true => headers(
                 &found,
                 destination.as_ref(),

@@ -162,6 +162,10 @@ fn a_request_is_for_a_destination_or_for_a_number_of_them() {
     for said in ["20000 destinations", "60 events, 500000 bytes"] {
         assert!(listed.contains(said), "{said}: {listed}");
     }
+    assert!(
+        !listed.contains("unlimited"),
+        "nobody asked for that: {listed}"
+    );
     for (arguments, problem) in [
         (&[][..], "required"),
         (&["shop"][..], "nothing is asked for"),

@@ -134,6 +134,7 @@ fn the_client_of_rust_works_from_its_crate() {
         let mut cargo = Command::new("cargo");
         cargo.args(what).current_dir(&unpacking);
         cargo
+            .env_remove("RUSTC_WORKSPACE_WRAPPER")
             .env("CARGO_INCREMENTAL", "0")
             .env("CARGO_PROFILE_DEV_DEBUG", "0")
             .env("CARGO_TARGET_DIR", folder.join("rust/target"))

@@ -319,7 +319,7 @@ async fn more_than_the_tier_allows_is_asked_for(world: &World) {
     }
     let page = world.get(&customer, path).await.text;
     for said in [
-        "60 events a request",
+        "<td>no batches, at most 20 events a request</td><td>60 events a request</td>",
         "<td>10,000 destinations</td><td>1,200 destinations",
         "one for each",
     ] {

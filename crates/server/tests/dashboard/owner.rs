@@ -1,8 +1,10 @@
 //! What its owner does with one destination: secrets end, its receiver is asked, what waits
 //! is cancelled, and it is said when people are told and when its breaker opens.
 
+use std::time::Duration;
+
 use domain::handshake::Answer;
-use engine::ports::Handshakes;
+use engine::ports::ReapRules;
 use http::Method;
 use serde_json::{Value, json};
 
@@ -13,7 +15,9 @@ use crate::walk::form_of;
 on_both! {
     a_secret_is_deleted_but_not_the_last_one
     a_customer_sees_what_a_receiver_said_and_has_it_asked
+    nobody_asks_the_receiver_of_a_disabled_destination
     one_delivery_is_cancelled_where_it_is_listed
+    what_is_over_is_not_asked_about
     what_waits_is_cancelled_as_far_as_it_was_asked_about
     alerts_and_breaker_are_set
     an_alert_or_a_breaker_that_makes_no_sense_comes_again
@@ -120,11 +124,61 @@ async fn a_customer_sees_what_a_receiver_said_and_has_it_asked(world: &World) {
     let asked = world.post(&guest, &ask, &[]).await;
     assert_eq!(asked.headers["location"], format!("{page}?done=asked"));
     shows(&[">refused</span>", "<dd>at once</dd>"]).await;
-    assert_eq!(due().await, [question.clone()]);
+    assert_eq!(due().await, std::slice::from_ref(&question));
     let allowed = Answer::Allowed(std::num::NonZeroU32::new(60));
     let recorded = world.stored.record_handshake(&question, &allowed).await;
     recorded.unwrap();
     shows(&[">allowed</span>", "<dd>60 a minute</dd>"]).await;
+}
+
+async fn nobody_asks_the_receiver_of_a_disabled_destination(world: &World) {
+    let (_, key, id) = world.tenant("ours", &["manage", "read"]).await;
+    let visitor = world.sign_in(&key).await;
+    let page = format!("/dashboard/destinations/{id}");
+    let api = format!("/v1/destinations/{id}");
+    let on = json!({"handshake": "cloud_events"});
+    world.api(&key, Method::PATCH, &api, on).await;
+    let shown = world.get(&visitor, &page).await.text;
+    assert!(shown.contains("id=\"ask\""), "{shown}");
+    let off = json!({"state": "disabled"});
+    world.api(&key, Method::PATCH, &api, off).await;
+    let shown = world.get(&visitor, &page).await.text;
+    assert!(shown.contains("id=\"handshake\""), "{shown}");
+    assert!(!shown.contains("id=\"ask\""), "{shown}");
+    let ask = format!("{page}/handshake");
+    let refused = world.post(&visitor, &ask, &[]).await;
+    assert_eq!(refused.status, 409, "{}", refused.text);
+    let says = "its receiver is not asked while it is disabled";
+    assert!(refused.text.contains(says), "{}", refused.text);
+}
+
+/// Nor cancelled, whatever it is by then: the answer is by what was read.
+async fn what_is_over_is_not_asked_about(world: &World) {
+    let all = ["ingest", "manage", "read"];
+    let (_, key, id) = world.tenant("ours", &all).await;
+    let visitor = world.sign_in(&key).await;
+    let retries = format!("/v1/destinations/{id}/retries");
+    let age = json!({"max_age_ms": 1});
+    world.api(&key, Method::PUT, &retries, age).await;
+    let body = json!({"destination_id": id, "payload": {}});
+    world.api(&key, Method::POST, "/v1/events", body).await;
+    let api = format!("/v1/destinations/{id}/attempts");
+    let only = async || list(world, &key, &api, "attempts").await.remove(0);
+    let rules = ReapRules {
+        heartbeat_timeout: Duration::from_secs(60),
+        start_timeout: Duration::from_secs(60),
+        permit_grace: Duration::from_secs(1),
+    };
+    while only().await["state"] != "expired" {
+        world.stored.reap(&rules, 100).await.unwrap();
+    }
+    let cancel = format!("/dashboard/attempts/{}/cancel", only().await["id"]);
+    for fields in [&[][..], &[("sure", "yes")]] {
+        let refused = world.post(&visitor, &cancel, fields).await;
+        assert_eq!(refused.status, 409, "{}", refused.text);
+        let says = "it is expired and cannot be cancelled any more";
+        assert!(refused.text.contains(says), "{}", refused.text);
+    }
 }
 
 async fn one_delivery_is_cancelled_where_it_is_listed(world: &World) {

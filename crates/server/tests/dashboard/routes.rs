@@ -411,6 +411,12 @@ impl Tenant {
         let text = |found: &Value, field: &str| found[field].as_str().unwrap().to_owned();
         let event = json!({"destination_id": destination, "type": "a.b", "payload": {}});
         let event = post("/v1/events", event).await;
+        // It came too early for whoever wants its type now.
+        let early = json!({"type": "early", "payload": {}});
+        post("/v1/events", early).await;
+        let wants = json!({"event_types": ["early"]});
+        let path = format!("/v1/destinations/{destination}");
+        world.api(&key, Method::PATCH, &path, wants).await;
         let attempts = format!("/v1/destinations/{destination}/attempts");
         let attempts = world.api(&key, Method::GET, &attempts, json!({})).await;
         let secrets = format!("/v1/destinations/{destination}/secrets");
@@ -495,6 +501,7 @@ impl Tenant {
             format!("{destination}/secrets"),
             format!("/v1/limit-groups/{}", self.ids["limit-groups"]),
             format!("/v1/replays/{}", self.ids["replays"]),
+            "/v1/replays".to_owned(),
             "/v1/limit-groups".to_owned(),
             "/v1/limit-requests".to_owned(),
             "/v1/notice-addresses".to_owned(),

@@ -6,7 +6,7 @@ use http::{Method, Request};
 use serde_json::{Value, json};
 
 use crate::place::Place;
-use crate::visit::{ADMIN, HOST, Visitor, World};
+use crate::visit::{ADMIN, HOST, Page, Visitor, World};
 
 const ALERTS: &str = "/dashboard/alerts";
 const OF_TENANTS: &str = "/dashboard/tenants";
@@ -32,7 +32,8 @@ on_both! {
     what_cannot_be_taken_back_is_asked_first
     what_was_missed_is_sent_again
     what_each_has_missed_is_counted_and_sent_again
-    a_page_sends_to_so_many_destinations
+    a_page_sends_to_all_in_parts
+    an_operator_resends_to_all_on_the_tenants_own_pages
     alerts_are_set_by_whose_they_are
     an_alert_that_makes_no_sense_is_named
     alerts_of_others_are_out_of_reach
@@ -218,6 +219,7 @@ async fn what_each_has_missed_is_counted_and_sent_again(world: &World) {
     for says in [
         "<h1>Resend 2 deliveries?</h1>",
         "Only those with type a.b.",
+        "Disabled destinations are left out.",
         ">first</a>",
         ">second</a>",
         "name=\"hours\" value=\"24\"",
@@ -234,6 +236,7 @@ async fn what_each_has_missed_is_counted_and_sent_again(world: &World) {
         [day, ("state", "asleep")],
         [day, ("status", "6x")],
         [day, ("text", "order-4711")],
+        [day, ("since", "noon")],
     ] {
         let refused = world.post(&visitor, RESEND, &wrong).await;
         assert_eq!(refused.status, 422, "{wrong:?}: {}", refused.text);
@@ -257,40 +260,91 @@ async fn what_each_has_missed_is_counted_and_sent_again(world: &World) {
     assert_eq!(begun, wanted);
 }
 
-/// What goes on for long is for the API and the command line, which go on.
-async fn a_page_sends_to_so_many_destinations(world: &World) {
-    let (_, key, _) = world.tenant("ours", &["manage", "read"]).await;
+/// A form goes on after each hundred, with the time that was counted and all that has begun.
+async fn a_page_sends_to_all_in_parts(world: &World) {
+    let scopes = ["ingest", "manage", "read"];
+    let (_, key, first) = world.tenant("ours", &scopes).await;
     let visitor = world.sign_in(&key).await;
     // As fast as a tenant may change things.
-    let create = async || loop {
-        let request = Request::post("/v1/destinations")
+    let change = async |method: Method, path: &str, body: Value| loop {
+        let request = Request::builder().method(method.clone()).uri(path);
+        let request = request
             .header("authorization", format!("Bearer {key}"))
             .header("content-type", "application/json")
-            .body(Body::from(r#"{"url": "https://example.com/one"}"#));
-        match world.request(request.unwrap()).await.status.as_u16() {
-            201 => return,
-            status => assert_eq!(status, 429),
+            .body(Body::from(body.to_string()));
+        let answer = world.request(request.unwrap()).await;
+        match answer.status.is_success() {
+            true => return,
+            false => assert_eq!(answer.status, 429, "{}", answer.text),
         }
     };
-    // It has one already.
-    for _ in 1..100 {
-        create().await;
-    }
     let asked = async |fields: &[(&str, &str)]| loop {
         let page = world.post(&visitor, RESEND, fields).await;
         if page.status != 429 {
             return page;
         }
     };
-    let (day, sure) = (("hours", "24"), ("sure", "yes"));
-    assert_eq!(asked(&[day]).await.status, 200, "to a hundred");
-    create().await;
-    for fields in [&[day][..], &[day, sure]] {
-        let refused = asked(fields).await;
-        assert_eq!(refused.status, 422, "{}", refused.text);
-        let says = "there are more than 100 of them";
-        assert!(refused.text.contains(says), "{}", refused.text);
+    let missed = json!({"type": "a.b", "payload": 1});
+    change(Method::POST, "/v1/events", missed).await;
+    let url = "https://example.com/one";
+    for _ in 1..100 {
+        change(Method::POST, "/v1/destinations", json!({"url": url})).await;
     }
+    let (day, sure) = (("hours", "24"), ("sure", "yes"));
+    let none = asked(&[day]).await;
+    assert!(none.text.contains("None match."), "{}", none.text);
+    // It may be asked more often, where all of it takes long.
+    let ended = async |mut page: Page| {
+        while page.status == 200 {
+            let question = page.text;
+            page = asked(&form_of(&question, RESEND)).await;
+        }
+        page.headers["location"].to_str().unwrap().to_owned()
+    };
+    let begun = ended(asked(&[day, sure]).await).await;
+    assert_eq!(begun, "/dashboard/dead-letters?begun=0");
+
+    let wants = json!({"event_types": ["a.*"]});
+    let path = format!("/v1/destinations/{first}");
+    change(Method::PATCH, &path, wants).await;
+    let last = json!({"url": url, "event_types": ["a.*"]});
+    change(Method::POST, "/v1/destinations", last).await;
+    let counted = asked(&[day]).await.text;
+    for says in [
+        "<h1>Resend at least 1 deliveries?</h1>",
+        "which takes at least about",
+    ] {
+        assert!(counted.contains(says), "{says}: {counted}");
+    }
+    let counted = form_of(&counted, RESEND);
+    let question = asked(&counted).await;
+    let says = "1 replays have begun by now, and there are more destinations.";
+    assert!(question.text.contains(says), "{}", question.text);
+    let again = form_of(&question.text, RESEND);
+    let since = |form: &[(&str, &str)]| {
+        let found = form.iter().find(|(name, _)| *name == "since");
+        found.unwrap().1.to_owned()
+    };
+    assert_eq!(since(&again), since(&counted));
+    assert_eq!(ended(question).await, "/dashboard/dead-letters?begun=2");
+}
+
+/// The form says no tenant: it is on the pages of the one whose pages the session shows.
+async fn an_operator_resends_to_all_on_the_tenants_own_pages(world: &World) {
+    let (tenant, _, id) = world.tenant("ours", &["manage", "read"]).await;
+    let operator = world.sign_in(ADMIN).await;
+    let path = format!("/dashboard/events?destination={id}");
+    let form = format!("action=\"{RESEND}\"");
+    let shown = async |has_form: bool| {
+        let page = world.get(&operator, &path).await;
+        let says = "You look at <strong>ours</strong>";
+        assert!(page.text.contains(says), "{}", page.text);
+        assert_eq!(page.text.contains(&form), has_form, "{}", page.text);
+    };
+    shown(false).await;
+    let open = format!("/dashboard/tenants/{tenant}/open");
+    assert_eq!(world.post(&operator, &open, &[]).await.status, 303);
+    shown(true).await;
 }
 
 /// Whichever tenant's it is, by nothing but its address. It had been a 404 until "See

@@ -562,8 +562,8 @@ pub(crate) async fn a_trial_is_charged_to_whose_destination_it_is(world: &World)
     let token = shown.split_once("name=\"token\" value=\"");
     let token = token.and_then(|(_, rest)| rest.split('"').next()).unwrap();
     let form = format!("token={token}");
-    let refused = world.page(&entered.cookie, &format!("{page}/trial"), Some(&form));
-    let refused = refused.await;
+    let trial = format!("{page}/trial");
+    let refused = world.page(&entered.cookie, &trial, Some(&form)).await;
     assert_eq!(
         refused.status,
         StatusCode::TOO_MANY_REQUESTS,

@@ -75,6 +75,25 @@ on_shards! {
     sharded::what_is_passed_on_is_what_was_sent
 }
 
+/// Over a table that is locked: nothing of an SQLite file can be held so.
+macro_rules! on_locks {
+    ($($group:ident::$test:ident)+) => {
+        mod locks {
+            $(
+                #[tokio::test]
+                async fn $test() {
+                    crate::$group::$test(&crate::on_postgres().await).await;
+                }
+            )+
+        }
+    };
+}
+
+on_locks! {
+    neighbours::reads_that_hang_hold_up_no_events_and_no_sign_in
+    neighbours::reports_are_bounded_and_end_with_their_client
+}
+
 macro_rules! on_both {
     ($($group:ident::$test:ident)+) => {
         mod sqlite {
@@ -134,8 +153,6 @@ on_both! {
     reports::a_plan_replays_what_waits
     reports::a_report_is_of_the_own_destinations
     neighbours::bodies_that_drip_are_in_nobodys_way
-    neighbours::reads_that_hang_hold_up_no_events_and_no_sign_in
-    neighbours::reports_are_bounded_and_end_with_their_client
     neighbours::changes_are_bounded_and_keep_nobody_else_from_any
     neighbours::a_fan_out_ends_where_its_backlog_is_full
     neighbours::answers_that_nobody_reads_leave_others_theirs

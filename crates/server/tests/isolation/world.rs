@@ -369,18 +369,14 @@ impl World {
         answer(&self.router, request, body).await
     }
 
-    /// Holds a table, until it is dropped, from whoever wants to read it; `None`
-    /// where there is no such thing.
-    pub(crate) async fn lock_table(&self, table: &'static str) -> Option<Transaction> {
-        if self.place.url.starts_with("sqlite:") {
-            return None;
-        }
+    /// Holds a table of Postgres's, until it is dropped, from whoever wants to read it.
+    pub(crate) async fn lock_table(&self, table: &'static str) -> Transaction {
         let pool = sqlx::PgPool::connect(&self.place.url).await.unwrap();
         let mut transaction = pool.begin().await.unwrap();
         let lock = format!("lock table {table} in access exclusive mode");
         let lock = sqlx::query(sqlx::AssertSqlSafe(lock));
         lock.execute(&mut *transaction).await.unwrap();
-        Some(transaction)
+        transaction
     }
 
     /// Runs a statement in the store, in the words of whichever it is.

@@ -6,9 +6,14 @@ use std::time::Duration;
 
 use adapters::sqlite::SqliteStore;
 use axum::body::Body;
-use engine::ports::{ReapRules, Replays, Store};
+use domain::ids::{DestinationId, ReplayId};
+use domain::replay::MAX_RUNNING;
+use engine::ports::{
+    Backlog, DEFAULT_TENANT, DeadLetterFilter, NewReplay, ReapRules, Replays, Store, Which,
+};
 use http::Method;
 use serde_json::{Value, json};
+use uuid::Uuid;
 
 use crate::store::FakeStore;
 use crate::world::{NOON, World};
@@ -609,6 +614,71 @@ async fn all_destinations_are_sent_to_in_parts() {
     to.sort_unstable();
     to.dedup();
     assert_eq!(to.len(), 23, "each once");
+}
+
+/// With what has begun, and where to go on: here there is no room for the seventh.
+async fn says_what_has_begun(path: &str, mut which: Value) {
+    let place = Place::new();
+    let first = dying(&place, "a", 1).await;
+    for _ in 1..10 {
+        dying(&place, "a", 1).await;
+    }
+    place.let_die().await;
+    let first: DestinationId = first.rsplit('/').next().unwrap().parse().unwrap();
+    for number in 6..MAX_RUNNING {
+        let new = NewReplay {
+            id: ReplayId(Uuid::from_u128(number.into())),
+            which: Which::Matching(first, DeadLetterFilter::default()),
+            share: 0.5,
+        };
+        let created = place.store.create_replay(DEFAULT_TENANT, &new).await;
+        created.unwrap();
+    }
+    let begun = place.world.post(path, &which).await;
+    assert_eq!(begun.status, 201, "{}", begun.json);
+    let replays = begun.json["replays"].as_array().unwrap();
+    assert_eq!(replays.len(), 6, "{}", begun.json);
+    assert_eq!(begun.json["next"], replays[5]["destination_id"]);
+    which["after"] = begun.json["next"].clone();
+    let refused = place.world.post(path, &which).await;
+    refused.refuses(422, "replays");
+    let cancel = replays[0]["id"].as_str().unwrap();
+    let cancel = format!("/v1/replays/{cancel}/cancel");
+    assert_eq!(place.world.post(&cancel, json!({})).await.status, 200);
+    let more = place.world.post(path, &which).await;
+    let replays = more.json["replays"].as_array().unwrap();
+    assert_eq!(replays.len(), 1, "{}", more.json);
+    assert_eq!(more.json["next"], replays[0]["destination_id"]);
+}
+
+#[tokio::test]
+async fn a_resend_to_all_that_ends_early_says_what_has_begun() {
+    let which = json!({"since": "2026-01-31T12:00:00Z"});
+    says_what_has_begun("/v1/events/resend", which).await;
+}
+
+#[tokio::test]
+async fn a_replay_of_all_that_ends_early_says_what_has_begun() {
+    says_what_has_begun("/v1/replays", json!({"all_destinations": true})).await;
+}
+
+/// What is sent to all is not for one that is disabled; what is sent to it alone is.
+#[tokio::test]
+async fn a_disabled_destination_is_none_of_all() {
+    let place = Place::new();
+    let (on, off) = (dying(&place, "a", 1).await, dying(&place, "a", 1).await);
+    place.let_die().await;
+    let disabled = json!({"state": "disabled"});
+    assert_eq!(place.world.patch(&off, disabled).await.status, 200);
+    let which = json!({"since": "2026-01-31T12:00:00Z"});
+    let found = place.world.post("/v1/events/resend/preview", &which).await;
+    assert_eq!(found.json["deliveries"], 1, "{}", found.json);
+    let begun = place.world.post("/v1/events/resend", &which).await;
+    let replays = begun.json["replays"].as_array().unwrap().iter();
+    let to: Vec<_> = replays.map(|one| &one["destination_id"]).collect();
+    assert_eq!(to, [on.rsplit('/').next().unwrap()]);
+    let alone = place.world.post(&format!("{off}/resend"), &which).await;
+    assert_eq!(alone.json["total"], 1, "{}", alone.json);
 }
 
 #[tokio::test]

@@ -61,9 +61,10 @@ fn not_sent(permit: &Permit) -> Outcome {
     }
 }
 
-/// Not before it may have left, and not at all where it was found too late to be sent.
+/// Not before it may have left, and not at all where it was found too late to be sent; of
+/// one whose receiver was not reached the error says so.
 #[tokio::test]
-async fn a_request_is_shown_where_it_was_sent() {
+async fn a_request_is_shown_where_it_may_have_been_sent() {
     let now = Arc::new(Mutex::new(NOON));
     let clock = Arc::clone(&now);
     let store = SqliteStore::in_memory(Arc::new(move || *clock.lock().unwrap()));
@@ -100,7 +101,17 @@ async fn a_request_is_shown_where_it_was_sent() {
     assert_eq!(shown(&sent).await, is("started", false), "it was claimed");
     *now.lock().unwrap() = claims.now + Duration::from_secs(1);
     assert_eq!(shown(&sent).await, is("started", true));
-    let outcomes = [not_sent(&late)];
+    let unreached = Outcome {
+        kind: OutcomeKind::Failed,
+        error: Some("its name was not found".into()),
+        next: NextTry::DeadLetter,
+        ..not_sent(&sent)
+    };
+    let outcomes = [not_sent(&late), unreached];
     store.record_outcomes(WORKER, &outcomes).await.unwrap();
     assert_eq!(shown(&late).await, is("not_sent", false));
+    assert_eq!(shown(&sent).await, is("failed", true));
+    let path = format!("/v1/attempts/{}", sent.attempt.0);
+    let why = world.get(&path).await.json["attempt"]["error"].clone();
+    assert_eq!(why, "its name was not found");
 }

@@ -126,6 +126,16 @@ impl Attack {
         }
     }
 
+    /// Refuses what it is told of one that did nothing: whose requests were few, or all of
+    /// them refused where it does its harm by those that are taken.
+    pub(super) fn was_made(self, [asked, taken, ..]: [u64; 4]) -> anyhow::Result<()> {
+        let name = self.name();
+        anyhow::ensure!(asked > 10, "{name}: nothing was asked");
+        let is_refused = matches!(self, Self::Words | Self::Forms | Self::Keys);
+        anyhow::ensure!(taken > 0 || is_refused, "{name}: nothing was taken");
+        Ok(())
+    }
+
     /// Begins it, by a tenant that can do all that a tenant can.
     pub(super) async fn begin(self, attacker: &Attacker) -> anyhow::Result<Underway> {
         let mut underway = Underway::default();
@@ -180,6 +190,20 @@ mod tests {
         let some = ["backlog", "unfinished", "dripping"];
         assert_eq!(chosen(&some, Size::Embedded), [Heads, Bodies, Backlog]);
         assert!(chosen(&["nothing"], Size::Embedded).is_empty());
+    }
+
+    #[test]
+    fn one_that_did_nothing_is_no_attack() {
+        let said = |attack: Attack, told| attack.was_made(told).map_err(|error| error.to_string());
+        for attack in Attack::ALL {
+            assert_eq!(said(attack, [11, 1, 10, 0]), Ok(()));
+            let few = format!("{}: nothing was asked", attack.name());
+            assert_eq!(said(attack, [10, 10, 0, 0]), Err(few));
+        }
+        let refused = [500, 0, 400, 100];
+        let none = "fan-out to 300 subscribers: nothing was taken";
+        assert_eq!(said(Attack::FanOut, refused), Err(none.to_owned()));
+        assert_eq!(said(Attack::Keys, refused), Ok(()));
     }
 
     #[test]

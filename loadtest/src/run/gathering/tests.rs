@@ -225,6 +225,22 @@ fn costs_are_by_delivery_and_process() {
 }
 
 #[test]
+fn the_writers_thread_is_a_part_of_its_process() {
+    let mut evidence = evidence();
+    let writer = Used {
+        user_seconds: 0.0,
+        system_seconds: 0.1,
+        resident_mib: 0.0,
+    };
+    evidence.used.insert("sqlite-writer".to_owned(), writer);
+    let report = report(evidence);
+    close(&report, "writer_us_per_delivery", 50_000.0);
+    close(&report, "cpu_us_per_delivery", 200_000.0);
+    assert_eq!(report.processes.len(), 2);
+    assert_eq!(report.metric("peak_rss_mib.sqlite-writer"), None);
+}
+
+#[test]
 fn every_second_has_its_backlog() {
     let report = report(evidence());
     let backlogs: Vec<_> = report.seconds.iter().map(|second| second.backlog).collect();

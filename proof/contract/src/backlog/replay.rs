@@ -6,10 +6,11 @@ use domain::admission::MAX_CLAIM_TO_SEND;
 use domain::attempt::{AttemptState, OutcomeKind};
 use domain::event::{Audience, NewEvent};
 use domain::ids::{DestinationId, ReplayId, TenantId};
-use domain::replay::ReplayState;
+use domain::replay::{MAX_RUNNING, ReplayState};
 use domain::retry::RetrySettings;
 
 use super::BacklogWorld;
+use crate::store::tenants::new_tenant;
 use engine::ports::{
     CatalogError, DEFAULT_TENANT, DeadLetterFilter, DestinationPage, MAX_EXAMINED_EACH, NewReplay,
     NextTry, ReapRules, Which,
@@ -460,4 +461,97 @@ pub async fn a_destination_with_too_many_dead_letters_is_named(world: &BacklogWo
     assert_eq!(world.with_dead_letters(&nobodys, 10).await, []);
     assert_eq!(die(1).await, 1);
     assert_eq!(world.with_dead_letters(&nobodys, 10).await, [of]);
+}
+
+/// However many one of them has, and however early those began.
+pub async fn tenants_take_turns(world: &BacklogWorld) {
+    let many = world.destination().unlimited().create().await;
+    world.die(many, 3).await;
+    for _ in 0..3 {
+        world.replay_of(all_of(many), 0.5).await;
+    }
+    let tenant = new_tenant(world).await;
+    let of = world.destination().unlimited().create_for(tenant).await;
+    let new = NewReplay {
+        id: ReplayId(world.id()),
+        which: all_of(of),
+        share: 0.5,
+    };
+    let created = world.backlog.create_replay(tenant, &new).await;
+    assert_eq!(created.unwrap().state, ReplayState::Running);
+    let step = world.replays.advance_replays(2).await.unwrap();
+    assert_eq!(step.replayed, 3, "the first of the many has had its turn");
+    let ended = world.backlog.replay(tenant, new.id).await.unwrap();
+    assert_eq!(ended.state, ReplayState::Completed, "and so has the other");
+}
+
+/// It is paced by what it has moved, long ago, and has its turn by when it was looked at.
+pub async fn a_slow_replay_holds_up_no_other(world: &BacklogWorld) {
+    let slow = world.destination().unlimited().create().await;
+    world.die(slow, 2).await;
+    let limit = format!(
+        "update destinations set unlimited = false, limit_per_hour = 1 where id = '{slow}'"
+    );
+    world.sql(&limit).await;
+    let of = world.destination().unlimited().create().await;
+    world.die(of, 12).await;
+    world.replay_of(all_of(slow), 1.0).await;
+    // Ten a second.
+    let quick = world.replay_of(all_of(of), 0.01).await;
+    let one = async || world.replays.advance_replays(1).await.unwrap().replayed;
+    assert_eq!(one().await + one().await, 11, "each has its first");
+    let worker = world.worker().await;
+    let permits = world.start_all(worker, of).await;
+    assert_eq!(permits.len(), 10);
+    world.finish(worker, &permits).await;
+    world.pass(Duration::from_millis(1_100)).await;
+    assert_eq!(one().await + one().await, 2, "the slow one has no more yet");
+    assert_eq!(world.replay(quick).await.done, 12);
+}
+
+/// One more is refused, until one has ended; another tenant's do not count.
+pub async fn so_many_of_a_tenant_run_at_once(world: &BacklogWorld) {
+    let of = world.destination().unlimited().create().await;
+    let first = world.replay_of(all_of(of), 0.5).await;
+    let more = MAX_RUNNING - 1;
+    let columns = "tenant_id, destination_id, died_before, share, total, created_at";
+    let copied = |id: &str, numbers: &str| {
+        format!(
+            "insert into replays (id, {columns}) select {id}, {columns}
+            from replays cross join {numbers} where id = '{first}'"
+        )
+    };
+    let on_postgres = copied(
+        "gen_random_uuid()",
+        &format!("generate_series(1, {more}) as n (i)"),
+    );
+    let on_sqlite = copied(
+        "printf('00000000-0000-4000-8000-%012d', n.i)",
+        &format!(
+            "(with recursive n (i) as (select 1 union all select i + 1 from n where i < {more})
+            select i from n) n"
+        ),
+    );
+    world.either_sql([&on_postgres, &on_sqlite]).await;
+    let begin = async |tenant, of| {
+        let new = NewReplay {
+            id: ReplayId(world.id()),
+            which: all_of(of),
+            share: 0.5,
+        };
+        world.backlog.create_replay(tenant, &new).await
+    };
+    match begin(DEFAULT_TENANT, of).await {
+        Err(CatalogError::Invalid { field, problem }) => {
+            assert_eq!(field, "replays");
+            assert!(problem.starts_with(&MAX_RUNNING.to_string()), "{problem}");
+        }
+        other => panic!("expected a refusal, got {other:?}"),
+    }
+    let tenant = new_tenant(world).await;
+    let theirs = world.destination().unlimited().create_for(tenant).await;
+    begin(tenant, theirs).await.unwrap();
+    let ended = world.backlog.cancel_replay(DEFAULT_TENANT, first).await;
+    assert_eq!(ended.unwrap().state, ReplayState::Cancelled);
+    begin(DEFAULT_TENANT, of).await.unwrap();
 }

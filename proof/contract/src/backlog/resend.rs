@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use domain::attempt::{AttemptState, OutcomeKind};
-use domain::event::{IDEMPOTENCY_KEY_KEPT, Idempotency};
+use domain::event::{IDEMPOTENCY_KEY_KEPT, Idempotency, NewEvent};
 use domain::ids::{DestinationId, EventId, ReplayId, TenantId};
 use domain::replay::{ReplaySource, ReplayState};
 use domain::search::IDS_BEFORE;
@@ -414,6 +414,27 @@ pub async fn what_has_an_older_id_is_counted(world: &BacklogWorld) {
     assert_eq!(world.replay(replay).await.total, 0, "it begins without it");
     assert_eq!(world.resent().await, 1);
     assert_eq!(world.tries(of, event).await.len(), 2);
+}
+
+/// A tenant with as many events before as are looked at has none of them since.
+pub async fn older_ids_alone_say_nothing_of_more(world: &BacklogWorld) {
+    let of = world.destination().unlimited().event_types(&["paid"]);
+    let of = of.create().await;
+    let since = world.now().await;
+    let before = since - IDS_BEFORE - Duration::from_secs(5);
+    let event = world.typed("lost", None).await;
+    for _ in 0..MAX_EVENTS_COUNTED / 1_000 {
+        let events = (0..1_000).map(|_| NewEvent {
+            id: world.id_of(before),
+            ..event.clone()
+        });
+        let events: Vec<_> = events.collect();
+        let answers = world.store.accept_events(&events).await.unwrap();
+        assert_eq!(answers.len(), events.len());
+    }
+    let found = world.resendable(&[of], &missed(since)).await;
+    assert_eq!((found.counts[&of], found.is_part), (0, false));
+    assert!(found.is_none());
 }
 
 /// And of what is not there.

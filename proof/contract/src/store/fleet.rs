@@ -9,11 +9,13 @@ use domain::share::Room;
 use super::World;
 use engine::ports::{HEARTBEAT_TIMEOUT, Heartbeat, Recorded};
 
+/// A sign of life, and the fleet after it.
 async fn beat(world: &World, worker: WorkerId, places: u32) -> (u32, u32) {
+    let before = world.now().await;
     let heartbeat = Heartbeat { worker, places };
-    let fleet = world.store.heartbeat(&heartbeat).await.unwrap();
-    assert!(fleet.now <= world.now().await);
-    (fleet.workers, fleet.places)
+    let now = world.store.heartbeat(&heartbeat).await.unwrap();
+    assert!(before <= now && now <= world.now().await, "{now:?}");
+    fleet(world).await
 }
 
 async fn fleet(world: &World) -> (u32, u32) {
@@ -21,7 +23,7 @@ async fn fleet(world: &World) -> (u32, u32) {
     (fleet.workers, fleet.places)
 }
 
-/// A heartbeat returns the fleet with itself in it; places may change.
+/// A heartbeat is in the next count; its places may change.
 pub async fn live_workers_and_their_places_count(world: &World) {
     assert_eq!(fleet(world).await, (0, 0));
     let (one, two) = (WorkerId(world.id()), WorkerId(world.id()));

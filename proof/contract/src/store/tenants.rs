@@ -7,7 +7,8 @@ use domain::share::{Load, Room};
 use super::World;
 use engine::ports::{Admitted, DEFAULT_TENANT, Run, RunResult};
 
-async fn new_tenant(world: &World) -> TenantId {
+/// A tenant of its own.
+pub(crate) async fn new_tenant(world: &World) -> TenantId {
     let id = TenantId(world.id());
     let insert = format!("insert into tenants (id, name, tier) values ('{id}', 'new', 'free')");
     world.sql(&insert).await;

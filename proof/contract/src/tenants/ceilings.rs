@@ -9,7 +9,7 @@ use domain::limit::Shape;
 use domain::policy::LimitSettings;
 use engine::ports::{
     CatalogError, DEFAULT_TENANT, DestinationChange, LimitRequestState, NewLimitRequest,
-    TierChange, Wanted,
+    OtherLimits, TierChange, Wanted,
 };
 
 use super::{TenantWorld, not_found, refuses};
@@ -275,8 +275,10 @@ pub async fn what_is_approved_is_in_force(world: &TenantWorld) {
         let new = NewLimitRequest {
             id: world.id(),
             destination: id,
-            before: per_second(before),
-            settings: per_second(wanted),
+            limits: Some(OtherLimits {
+                before: per_second(before),
+                settings: per_second(wanted),
+            }),
             batches: LargerBatches::default(),
             note: String::new(),
         };
@@ -309,8 +311,10 @@ pub async fn who_has_to_know_of_a_request_is_told(world: &TenantWorld) {
     let request = NewLimitRequest {
         id: world.id(),
         destination,
-        before: LimitSettings::EXACT,
-        settings: per_second(20),
+        limits: Some(OtherLimits {
+            before: LimitSettings::EXACT,
+            settings: per_second(20),
+        }),
         batches: LargerBatches::default(),
         note: "a \"sale\"".to_owned(),
     };
@@ -357,11 +361,13 @@ pub async fn an_open_request_is_replaced_and_decided_once(world: &TenantWorld) {
     let asked = |per_second: u32, note: &str| NewLimitRequest {
         id: world.id(),
         destination,
-        before,
-        settings: LimitSettings {
-            per_second: Some(per_second),
-            ..LimitSettings::EXACT
-        },
+        limits: Some(OtherLimits {
+            before,
+            settings: LimitSettings {
+                per_second: Some(per_second),
+                ..LimitSettings::EXACT
+            },
+        }),
         batches: LargerBatches::default(),
         note: note.to_owned(),
     };
@@ -385,7 +391,7 @@ pub async fn an_open_request_is_replaced_and_decided_once(world: &TenantWorld) {
     assert_eq!((listed[0].id, &listed[0].note), (second.id, &second.note));
     let wanted = Wanted::Limits {
         destination,
-        settings: second.settings,
+        limits: second.limits,
         batches: second.batches,
     };
     assert_eq!(listed[0].wanted, wanted);
@@ -422,8 +428,10 @@ pub async fn requests_are_for_ones_own_destinations(world: &TenantWorld) {
     let request = NewLimitRequest {
         id: world.id(),
         destination,
-        before: LimitSettings::EXACT,
-        settings: LimitSettings::EXACT,
+        limits: Some(OtherLimits {
+            before: LimitSettings::EXACT,
+            settings: LimitSettings::EXACT,
+        }),
         batches: LargerBatches::default(),
         note: String::new(),
     };

@@ -6,8 +6,8 @@ use domain::ceiling::{Ceiling, LargerBatches};
 use domain::ids::{DestinationId, TenantId};
 use domain::policy::LimitSettings;
 use engine::ports::{
-    CatalogError, LimitRequestState, NewDestinationsRequest, NewLimitRequest,
-    TOO_MANY_DESTINATIONS, TierChange, Wanted,
+    CatalogError, DestinationChange, LimitRequestState, NewDestinationsRequest, NewLimitRequest,
+    OtherLimits, TOO_MANY_DESTINATIONS, TierChange, Wanted,
 };
 
 use super::ceilings::{bounded, create};
@@ -27,8 +27,7 @@ async fn ask_for_events(
     let new = NewLimitRequest {
         id: world.id(),
         destination,
-        before: LIMITS,
-        settings: LIMITS,
+        limits: None,
         batches: LargerBatches {
             events: Some(events),
             bytes: None,
@@ -69,10 +68,9 @@ pub async fn larger_batches_may_be_set_once_they_are_granted(world: &TenantWorld
         events,
         bytes: None,
     };
-    let (destination, settings) = (id, LIMITS);
     let asked = Wanted::Limits {
-        destination,
-        settings,
+        destination: id,
+        limits: None,
         batches,
     };
     assert_eq!(wanted, asked);
@@ -90,6 +88,111 @@ pub async fn larger_batches_may_be_set_once_they_are_granted(world: &TenantWorld
     refuses(set(another, 21).await, "batches");
     let sql = format!("update destinations set batch_max_events = 51 where id = '{id}'");
     assert!(world.refused_sql(&sql).await.contains("ceiling"));
+}
+
+/// Limits that are above a ceiling since it was lowered stay, may be changed meanwhile, and
+/// are not granted by a request for batches.
+pub async fn who_asks_for_batches_is_granted_no_limits(world: &TenantWorld) {
+    let tenant = world.tenant("free").await.id;
+    let fast = LimitSettings {
+        per_second: Some(100),
+        ..LimitSettings::EXACT
+    };
+    let id = create(world, tenant, fast).await.unwrap();
+    let lowered = Ceiling {
+        per_second: Some(10.0),
+        batch_events: Some(20),
+        ..Ceiling::default()
+    };
+    bounded(world, lowered).await;
+    let found = async || world.catalog.destination(tenant, id).await.unwrap();
+    let set = async |limits| {
+        let change = DestinationChange {
+            limits: Some(limits),
+            ..DestinationChange::default()
+        };
+        let set = world.catalog.change_destination(tenant, id, &change);
+        set.await.map(|changed| changed.limits)
+    };
+    let port = &world.requests;
+    let approved = LimitRequestState::Approved;
+    let request = ask_for_events(world, (tenant, id), 50).await;
+    (port.decide_limit_request(request, approved, "").await).unwrap();
+    let raised = |events| Ceiling {
+        batch_events: Some(events),
+        ..lowered
+    };
+    let is = found().await;
+    assert_eq!((is.ceiling, is.limits), (raised(50), fast));
+    // Its owner slows it down before the next is decided on, which changes nothing of it.
+    let request = ask_for_events(world, (tenant, id), 60).await;
+    assert_eq!(set(LIMITS).await.unwrap(), LIMITS);
+    (port.decide_limit_request(request, approved, "").await).unwrap();
+    let is = found().await;
+    assert_eq!((is.ceiling, is.limits), (raised(60), LIMITS));
+    refuses(set(fast).await, "limits");
+}
+
+/// Limits and batches are asked for in two places: neither takes back the other.
+pub async fn a_request_keeps_the_part_that_it_does_not_ask_for(world: &TenantWorld) {
+    let tenant = world.tenant("free").await.id;
+    let id = create(world, tenant, LIMITS).await.unwrap();
+    let faster = |per_second| {
+        let settings = LimitSettings {
+            per_second: Some(per_second),
+            ..LimitSettings::EXACT
+        };
+        Some(OtherLimits {
+            before: LIMITS,
+            settings,
+        })
+    };
+    let of = |events, bytes| LargerBatches { events, bytes };
+    let (none, larger, other) = (
+        LargerBatches::default(),
+        of(Some(50), Some(9_000)),
+        of(None, Some(8_000)),
+    );
+    let port = &world.requests;
+    let mut open = Vec::new();
+    for (limits, batches, (kept, beside)) in [
+        (faster(20), none, (faster(20), none)),
+        (None, larger, (faster(20), larger)),
+        // The same once more, with the part that is kept and without.
+        (None, larger, (faster(20), larger)),
+        (faster(20), larger, (faster(20), larger)),
+        (faster(30), none, (faster(30), larger)),
+        (None, other, (faster(30), other)),
+    ] {
+        let new = NewLimitRequest {
+            id: world.id(),
+            destination: id,
+            limits,
+            batches,
+            note: String::new(),
+        };
+        let request = port.request_limits(tenant, &new).await.unwrap();
+        let asked = Wanted::Limits {
+            destination: id,
+            limits: kept,
+            batches: beside,
+        };
+        assert_eq!(port.limit_request(request).await.unwrap().wanted, asked);
+        open.push(request);
+    }
+    assert_eq!(
+        port.limit_requests(Some(tenant), 10).await.unwrap().len(),
+        1
+    );
+    open.dedup();
+    assert_eq!(open.len(), 4, "what says the same is the one that is open");
+    let told = (world.operations).recent_operational_events(Some(tenant), None, 10);
+    let told = told.await.unwrap();
+    assert_eq!(told.len(), 4, "{told:?}");
+    for said in [r#""per_second":30"#, r#""batch_bytes":8000"#] {
+        let newest = &told[0].details;
+        assert!(newest.contains(said), "{said}: {newest}");
+    }
 }
 
 async fn ask(world: &TenantWorld, tenant: TenantId, destinations: u32) -> uuid::Uuid {

@@ -449,14 +449,12 @@ impl Store for FaultyStore {
         .await
     }
 
-    async fn heartbeat(&self, heartbeat: &Heartbeat) -> Result<Fleet, StoreError> {
+    async fn heartbeat(&self, heartbeat: &Heartbeat) -> Result<Timestamp, StoreError> {
         let heartbeat = *heartbeat;
-        let fleet = self.call(Site::Heartbeat, |store, _| async move {
+        let now = self.call(Site::Heartbeat, |store, _| async move {
             store.inner.heartbeat(&heartbeat).await
         });
-        let mut fleet = fleet.await?;
-        fleet.now = self.seen_by_pod(fleet.now);
-        Ok(fleet)
+        Ok(self.seen_by_pod(now.await?))
     }
 
     async fn fleet(&self) -> Result<Fleet, StoreError> {

@@ -376,15 +376,11 @@ impl Store for FakeStore {
         self.clear_marks.ask(()).await
     }
 
-    async fn heartbeat(&self, heartbeat: &Heartbeat) -> Answer<Fleet> {
+    async fn heartbeat(&self, heartbeat: &Heartbeat) -> Answer<Timestamp> {
         self.journal.note(Event::Heartbeat(*heartbeat));
         self.heartbeat.ask(*heartbeat).await?;
         self.journal.note(Event::Beaten(*heartbeat));
-        let now = self.now();
-        Ok(Fleet {
-            now,
-            ..Fleet::default()
-        })
+        Ok(self.now())
     }
 
     async fn fleet(&self) -> Answer<Fleet> {

@@ -212,7 +212,13 @@ pub(crate) async fn ask(driver: &(impl Driver + ?Sized), call: &Call) -> Answer 
         }
         Call::Reap(rules) => answer!(store.reap(rules, 1_000), Answer::Reaped),
         Call::Sweep(sweep) => answer!(store.sweep(sweep), Answer::Swept),
-        Call::Beat(heartbeat) => answer!(store.heartbeat(heartbeat), Answer::Fleet),
+        Call::Beat(heartbeat) => {
+            let counted_then = async {
+                store.heartbeat(heartbeat).await?;
+                store.fleet().await
+            };
+            answer!(counted_then, Answer::Fleet)
+        }
         Call::Change(id, change) => {
             answer!(catalog.change_destination(tenant, *id, change), |_| {
                 Answer::Changed

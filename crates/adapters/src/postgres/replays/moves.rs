@@ -159,7 +159,7 @@ pub(super) async fn remember(
         update replays r
         set after_at = coalesce(from_micros($2), r.after_at), after_id = coalesce($3, r.after_id),
             after_event = coalesce($6, r.after_event), paced_at = from_micros($4),
-            done = r.done + $5, total = greatest(r.total, r.done + $5)
+            looked_at = clock_timestamp(), done = r.done + $5, total = greatest(r.total, r.done + $5)
         where r.id = $1",
     )
     .bind(replay.id)

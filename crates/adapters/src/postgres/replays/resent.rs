@@ -128,8 +128,8 @@ pub(super) async fn create(
     destination: DestinationId,
     (event, which): (Option<EventId>, Option<&ResentEvents>),
 ) -> Result<(), Failure> {
-    let text = letters(pool, tenant, which).await?;
     let mut transaction = pool.begin().await?;
+    let text = letters(&mut transaction, tenant, which).await?;
     let until = which.and_then(|which| which.until);
     let since = which.map(|which| which.since);
     let status = which.and_then(|which| which.status);
@@ -196,14 +196,18 @@ fn resendable_events() -> String {
     )
 }
 
-/// Counts what would be of it, and begins nothing.
+/// All of its statements see the same.
+const BEGIN_READING: &str = "begin isolation level repeatable read, read only";
+
+/// Counts what would be of it, as of one time, and begins nothing.
 pub(in crate::postgres) async fn resendable(
     pool: &PgPool,
     tenant: TenantId,
     to: &[DestinationId],
     which: &ResentEvents,
 ) -> Result<Resendable, Failure> {
-    let text = letters(pool, tenant, Some(which)).await?;
+    let mut transaction = pool.begin_with(BEGIN_READING).await?;
+    let text = letters(&mut transaction, tenant, Some(which)).await?;
     let Looked { timed, any } = Looked::at(None, text.as_deref(), (Some(which.since), which.until));
     // Those that are counted when it begins, and the older ids that are left out there.
     let begins = first_at(which.since - IDS_BEFORE);
@@ -214,9 +218,9 @@ pub(in crate::postgres) async fn resendable(
     let each = Resendable::events_each(to.len());
     let ids: Vec<Uuid> = to.iter().map(|id| id.0).collect();
     let mut found = Resendable::default();
-    for (looked, after, most) in [
-        (Looked { timed, any }, begins.0, each),
-        (older, Uuid::nil(), MAX_EVENTS_COUNTED),
+    for (looked, after, most, is_older) in [
+        (Looked { timed, any }, begins.0, each, false),
+        (older, Uuid::nil(), MAX_EVENTS_COUNTED, true),
     ] {
         let counted: Vec<(Uuid, i64, i64)> = sqlx::query_as(AssertSqlSafe(resendable_events()))
             .bind(&ids)
@@ -234,26 +238,27 @@ pub(in crate::postgres) async fn resendable(
             .bind(which.only_missed)
             .bind(which.status.map(|status| i32::from(status.number())))
             .bind(which.state.map(AttemptState::as_str))
-            .fetch_all(pool)
+            .fetch_all(&mut *transaction)
             .await?;
         for (id, examined, wanted) in counted {
             *found.counts.entry(DestinationId(id)).or_default() += wanted.unsigned_abs();
-            found.is_part |= examined >= i64::from(most);
+            found.is_part |= !is_older && examined >= i64::from(most);
         }
     }
+    transaction.commit().await?;
     Ok(found)
 }
 
 /// What the ids have in them, where that is asked for.
 async fn letters(
-    pool: &PgPool,
+    connection: &mut PgConnection,
     tenant: TenantId,
     which: Option<&ResentEvents>,
 ) -> Result<Option<String>, Failure> {
     let Some(text) = which.and_then(|which| which.text.as_deref()) else {
         return Ok(None);
     };
-    let sought = sought(pool, tenant, Some(text)).await?;
+    let sought = sought(connection, tenant, Some(text)).await?;
     let letters = sought.and_then(Sought::letters);
     let unknown = || Failure::Refused(no_event_by(text));
     letters.map(Some).ok_or_else(unknown)

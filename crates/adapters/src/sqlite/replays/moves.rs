@@ -51,7 +51,7 @@ const REMEMBER: &str = "
     -- advance_replays: how far it came
     update replays
     set after_at = coalesce(?2, after_at), after_id = coalesce(?3, after_id), paced_at = ?4,
-        done = done + ?5, total = max(total, done + ?5)
+        looked_at = ?6, done = done + ?5, total = max(total, done + ?5)
     where id = ?1";
 
 const END: &str = "
@@ -88,7 +88,8 @@ pub(super) fn take(
     }
     let (at, id) = last.unzip();
     let paced_at = step.paced_at(moved.count).as_micros();
-    execute(tx, REMEMBER, (&replay.id, at, id, paced_at, moved.count))?;
+    let remembered = (&replay.id, at, id, paced_at, moved.count, now.as_micros());
+    execute(tx, REMEMBER, remembered)?;
     if moved.all {
         end(tx, now, replay, ReplayState::Completed)?;
     }

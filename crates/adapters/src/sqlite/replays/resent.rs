@@ -74,26 +74,28 @@ fn events_of_replay() -> String {
     )
 }
 
-/// The same of a replay that is not there: of the tenant `?1` to the destination `?6`.
+/// Which a replay that is not there would look at.
+const EXAMINED: &str = "
+    -- resendable: events in the order of their ids
+    select id, created_at from events indexed by events_of_tenant
+    where tenant_id = ?1 and id >= ?2 and id < ?3 and id > ?4
+    order by id limit ?5";
+
+/// How many of the events `?1` it would send to the destination `?2`.
 fn events_of_none() -> String {
     format!(
         "
     -- resendable
-    select count(*), coalesce(sum(wanted), 0) from (
-        select {WANTED} as wanted
-        from (
-            select id, created_at, event_type, directed
-            from events indexed by events_of_tenant
-            where tenant_id = ?1 and id >= ?2 and id < ?3 and id > ?4
-            order by id limit ?5
-        ) e
-        cross join (
-            select ?6 as destination_id, ?7 as died_from, ?8 as died_before, ?9 as event_type,
-                ?10 as event_text, ?11 as only_missed, ?12 as status, ?13 as attempt_state,
-                null as event_id
-        ) r
-        cross join destinations d on d.id = r.destination_id
-    )"
+    select count(*)
+    from json_each(?1) x
+    cross join events e on e.id = x.value
+    cross join (
+        select ?2 as destination_id, ?3 as died_from, ?4 as died_before, ?5 as event_type,
+            ?6 as event_text, ?7 as only_missed, ?8 as status, ?9 as attempt_state,
+            null as event_id
+    ) r
+    cross join destinations d on d.id = r.destination_id
+    where {WANTED}"
     )
 }
 
@@ -147,7 +149,7 @@ const ADD: &str = "
 const REMEMBER: &str = "
     -- advance_replays: how far it came
     update replays
-    set after_event = coalesce(?2, after_event), paced_at = ?3, done = done + ?4,
+    set after_event = coalesce(?2, after_event), paced_at = ?3, looked_at = ?5, done = done + ?4,
         total = max(total, done + ?4)
     where id = ?1";
 
@@ -244,44 +246,57 @@ pub(in crate::sqlite) fn resendable(
     // Those that are counted when it begins, and the older ids that are left out there.
     let begins = first_at(which.since - IDS_BEFORE);
     let each = Resendable::events_each(to.len());
-    let looks = [
-        (ids, begins.to_string(), each),
-        (ids.below(Some(begins)), String::new(), MAX_EVENTS_COUNTED),
-    ];
-    let (owner, sql) = (tenant.to_string(), events_of_none());
+    let timed = examined_of(tx, tenant, ids, (&begins.to_string(), each))?;
+    let older = ids.below(Some(begins));
+    let older = examined_of(tx, tenant, older, ("", MAX_EVENTS_COUNTED))?;
     let mut found = Resendable::default();
+    let is_part = timed.len() >= each as usize;
+    // Of the older ones few were accepted since then: they are found here, once for all
+    // destinations.
+    let since = which.since.as_micros();
+    let events = timed.into_iter().chain(older);
+    let events = events.filter(|(_, created_at)| *created_at >= since);
+    let events: Vec<String> = events.map(|(id, _)| id).collect();
+    let events = serde_json::Value::from(events).to_string();
+    let (owner, sql) = (tenant.to_string(), events_of_none());
     for to in to {
         let key = to.to_string();
         if first(tx, LIVES, (&key, &owner), |_| Ok(()))?.is_none() {
             continue;
         }
-        let mut wanted = 0;
-        for (ids, after, most) in &looks {
-            let params = (
-                &owner,
-                ids.from.to_string(),
-                ids.before.to_string(),
-                after,
-                most,
-                &key,
-                which.since.as_micros(),
-                until.as_micros(),
-                &which.event_type,
-                &text,
-                which.only_missed,
-                which.status.map(SoughtStatus::number),
-                which.state.map(AttemptState::as_str),
-            );
-            let counted = first(tx, &sql, params, |row| {
-                Ok((number(row, 0)?, number(row, 1)?))
-            })?;
-            let (examined, matching) = counted.unwrap_or_default();
-            wanted += matching;
-            found.is_part |= examined >= u64::from(*most);
-        }
-        found.counts.insert(*to, wanted);
+        let params = (
+            &events,
+            &key,
+            since,
+            until.as_micros(),
+            &which.event_type,
+            &text,
+            which.only_missed,
+            which.status.map(SoughtStatus::number),
+            which.state.map(AttemptState::as_str),
+        );
+        let wanted = first(tx, &sql, params, |row| number(row, 0))?;
+        found.counts.insert(*to, wanted.unwrap_or(0));
+        found.is_part = is_part;
     }
     Ok(found)
+}
+
+/// Up to so many of a tenant's after that one, each with when it was accepted.
+fn examined_of(
+    tx: &Transaction<'_>,
+    tenant: TenantId,
+    ids: IdRange,
+    (after, most): (&str, u32),
+) -> Result<Vec<(String, i64)>, Fault> {
+    let params = (
+        tenant.to_string(),
+        ids.from.to_string(),
+        ids.before.to_string(),
+        after,
+        most,
+    );
+    all(tx, EXAMINED, params, |row| Ok((row.get(0)?, row.get(1)?)))
 }
 
 /// What the ids have in them, where that is asked for.
@@ -328,7 +343,8 @@ pub(super) fn take(
         }
     }
     let paced_at = step.paced_at(moved.count).as_micros();
-    execute(tx, REMEMBER, (&replay.id, last, paced_at, moved.count))?;
+    let remembered = (&replay.id, last, paced_at, moved.count, now.as_micros());
+    execute(tx, REMEMBER, remembered)?;
     if moved.all {
         execute(tx, GONE, [&replay.id])?;
         end(tx, now, replay, ReplayState::Completed)?;
