@@ -37,6 +37,7 @@ COPY crates crates
 COPY proof proof
 COPY loadtest loadtest
 COPY migrations migrations
+COPY examples/worker_grants.sql examples/worker_grants.sql
 # The bill of materials is of Cargo.lock: every crate of the program and of its build.
 RUN cargo auditable build --profile dist --locked --package server --bin paceline \
     && cargo cyclonedx --manifest-path crates/server/Cargo.toml --format json \

@@ -4,10 +4,14 @@
 --
 --   create role paceline_worker login password '…';
 --
--- Run this as the owner of the tables after each `paceline migrate`, and let workers
--- connect as that role, and everybody else as the owner. It takes back what an earlier one
+-- Run this as the owner of the tables after each `paceline migrate`, which does so itself
+-- with `--worker-role paceline_worker`, and let workers connect as that role, and
+-- everybody else as the owner. It takes back what an earlier one
 -- gave, and workers that run notice nothing.
 begin;
+
+-- Whoever does the same at once waits.
+select pg_advisory_xact_lock(hashtext('paceline: rights of workers'));
 
 revoke all on all tables in schema public from paceline_worker;
 revoke all on all sequences in schema public from paceline_worker;

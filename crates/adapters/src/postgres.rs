@@ -57,6 +57,7 @@ mod fleet;
 mod fold;
 mod found_attempts;
 mod found_events;
+mod grants;
 mod handshakes;
 mod harm;
 mod health;
@@ -103,7 +104,7 @@ mod watch;
 pub use connect::PostgresOptions;
 pub use days::{DayAges, DaysKept};
 
-use failure::retried;
+use failure::{Failure, retried};
 use listen::Changes;
 
 /// The store on a pool of connections; cheap to clone.
@@ -131,6 +132,12 @@ impl PostgresStore {
         migrate::migrate(&self.pool).await
     }
 
+    /// Gives the rights that workers need to this role, which is there, and takes back
+    /// what it had before. All or nothing; may be done at once by several.
+    pub async fn grant_to_workers(&self, role: &str) -> Result<(), StoreError> {
+        grants::to_workers(&self.pool, role).await
+    }
+
     /// A round of keeping the partitions, one a day: makes those of the days that
     /// come, and drops those that are old and of which nothing is needed. Nobody
     /// who reads or writes waits for it. Retention takes such a round in steps.
@@ -147,7 +154,8 @@ impl PostgresStore {
 #[async_trait]
 impl Store for PostgresStore {
     async fn accept_events(&self, events: &[NewEvent]) -> Result<Vec<Acceptance>, StoreError> {
-        Ok(retried(|| ingest::accept_events(&self.pool, events)).await?)
+        let accepted = retried(|| ingest::accept_events(&self.pool, events)).await;
+        accepted.map_err(Failure::of_events)
     }
 
     async fn admit(&self, runs: &[Run], room: &Room) -> Result<Admitted, StoreError> {

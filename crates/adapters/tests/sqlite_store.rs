@@ -21,8 +21,8 @@ use domain::share::Room;
 use domain::smart::{Reason, SmartDelivery};
 use domain::time::Timestamp;
 use engine::ports::{
-    Catalog, CatalogError, ClaimAnswer, DEFAULT_TENANT, NextTry, Outcome, Retain, RetainRules, Run,
-    StoreError, Walk,
+    Catalog, CatalogError, ClaimAnswer, DEFAULT_TENANT, NextTry, Outcome, ReapRules, Retain,
+    RetainRules, Run, Store, StoreError, Walk,
 };
 use rusqlite::Connection;
 
@@ -103,6 +103,46 @@ async fn first_attempts_keep_their_order_when_the_clock_is_set_back() {
     let admitted: Vec<_> = permits.iter().map(|permit| permit.attempt).collect();
     let ids: Vec<_> = attempts.iter().map(|attempt| attempt.id).collect();
     assert_eq!(admitted, ids);
+}
+
+/// A row takes 20 ms here. Others write between two steps.
+#[tokio::test]
+async fn a_reap_goes_on_for_a_while_and_leaves_the_rest_for_the_next() {
+    const ROW_TAKES: i64 = 20_000;
+    let (clock, pace) = (
+        Arc::new(AtomicI64::new(4_100_000_000_000_000)),
+        Arc::new(AtomicI64::new(0)),
+    );
+    let (shown, step) = (clock.clone(), pace.clone());
+    let shown = move || {
+        let step = step.load(Ordering::SeqCst);
+        Timestamp::from_micros(shown.fetch_add(step, Ordering::SeqCst))
+    };
+    let store = Arc::new(SqliteStore::in_memory(Arc::new(shown)).unwrap());
+    let world = World::new(store.clone(), Arc::new(Shell(PathBuf::new())));
+    let destination = world.destination().unlimited().create().await;
+    world.accept(destination, 40).await;
+    let permits = u32::try_from(world.admit(destination).await.len()).unwrap();
+    assert!(permits >= 10, "{permits}");
+    clock.fetch_add(60_000_000, Ordering::SeqCst);
+    pace.store(ROW_TAKES, Ordering::SeqCst);
+    let rules = ReapRules {
+        heartbeat_timeout: Duration::from_secs(3_600),
+        start_timeout: Duration::from_secs(3_600),
+        permit_grace: Duration::ZERO,
+    };
+    let (mut passes, mut expired) = (0, 0);
+    loop {
+        let reaped = store.reap(&rules, 1_000).await.unwrap();
+        assert!(reaped.expired_permits <= 5, "{reaped:?}");
+        (passes, expired) = (passes + 1, expired + reaped.expired_permits);
+        if !reaped.is_full(1_000) {
+            break;
+        }
+        assert!(reaped.expired_permits > 0 || expired == permits);
+    }
+    assert_eq!(expired, permits);
+    assert!(passes >= permits / 5, "{passes}");
 }
 
 /// Who has lost a permit again with its transaction is in line again.

@@ -9,7 +9,7 @@
 //! Nobody's request is in everybody's way. Tenants have their turns at each commit.
 //! A request that costs much is written apart, a little at a time, beside the commits
 //! of the others. A commit that fails is tried again request by request, and refuses
-//! only those that fail alone.
+//! only those that fail alone, unless it is the store that is away.
 
 mod waiting;
 mod widths;
@@ -52,13 +52,17 @@ const PART_RESTS: u32 = 3;
 /// one that took so long.
 const PART_RESTS_FOR: Duration = Duration::from_millis(500);
 
-/// So many requests that fail alone, one after the other, and it is the store that
-/// is away: the others of that commit are refused without asking.
+/// The store could not be asked for so many requests that are alone, one after the other:
+/// it is away, and the others of that commit are refused without asking. What the store
+/// itself has refused or ended is the request's fault, and says nothing of the others.
 const AWAY_AFTER: u32 = 3;
 
 /// For so long the requests of a commit that failed are tried one by one: others
-/// wait meanwhile, and callers give up after 30 s.
+/// wait meanwhile. The rest goes into the next commit.
 const ALONE_FOR: Duration = Duration::from_secs(5);
+
+/// A request is in so many commits that fail: callers give up after 30 s.
+const COMMITS: u32 = 3;
 
 /// Bounds of the ingest queue.
 #[derive(Debug, Clone, Copy)]
@@ -110,6 +114,8 @@ struct Request {
     events: Vec<NewEvent>,
     /// Of the first of them, as far as it is written.
     answers: Vec<Acceptance>,
+    /// Commits with others that have failed.
+    failed: u32,
     answer: oneshot::Sender<Answer>,
     /// Its share of [`IngestOptions::queue_bytes`].
     _room: OwnedSemaphorePermit,
@@ -223,6 +229,7 @@ impl Ingest {
             tenant,
             events,
             answers: Vec::new(),
+            failed: 0,
             answer,
             _room: room.map_err(|_full| IngestError::Full)?,
         };
@@ -418,24 +425,43 @@ impl IngestLoop {
         let count = requests.len();
         tracing::warn!(%error, requests = count, "events not accepted together, trying one by one");
         let until = Instant::now() + ALONE_FOR;
-        let mut in_a_row = 0;
-        for request in requests {
-            if in_a_row >= AWAY_AFTER || Instant::now() >= until {
+        let (mut away, mut later) = (0, Vec::new());
+        for mut request in requests {
+            request.failed += 1;
+            if away >= AWAY_AFTER {
                 refuse(request, error);
+                continue;
+            }
+            if Instant::now() >= until {
+                match away == 0 && request.failed < COMMITS {
+                    true => later.push(request),
+                    false => refuse(request, error),
+                }
                 continue;
             }
             match self.store.accept_events(request.rest()).await {
                 Ok(acceptances) => {
-                    in_a_row = 0;
+                    away = 0;
                     self.answer(vec![request], acceptances).await;
                 }
                 Err(error) => {
-                    in_a_row += 1;
+                    away = match is_of_the_store(&error) {
+                        true => away + 1,
+                        false => 0,
+                    };
                     refuse(request, &error);
                 }
             }
         }
+        for request in later.into_iter().rev() {
+            self.together.put_back(request);
+        }
     }
+}
+
+/// Whether the next request would fail as well.
+const fn is_of_the_store(error: &StoreError) -> bool {
+    matches!(error, StoreError::Unavailable(_) | StoreError::Lost(_))
 }
 
 /// The end of what is under way; never, where nothing is.

@@ -4,7 +4,7 @@
 //! does so in a task of its own (`Caller::run`): hyper drops a handler when its
 //! client hangs up, and a store must not be left in mid-transaction. Every
 //! request is bounded in bytes before it is read ([`body`]), and all of them
-//! together in bytes, too. Whoever calls reaches his tenant's things and no
+//! together in bytes, too, as are the answers that are not read yet. Whoever calls reaches his tenant's things and no
 //! others (`caller`).
 
 use std::num::NonZeroU32;
@@ -18,7 +18,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get};
 use bytes::Bytes;
 use domain::ids::TenantId;
-use http::header;
+use http::{Method, header};
 use utoipa::openapi::OpenApi;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::{Modify, OpenApi as _};
@@ -96,6 +96,7 @@ struct Inner {
     required: Required,
     manage: ManageRates,
     room: Arc<body::Room>,
+    answers: Arc<body::Room>,
     bulk: bulk::Places,
     acting: acting::Acting,
 }
@@ -116,7 +117,8 @@ impl App {
             gate,
             manage: ManageRates::new(manage_per_second),
             required: Required::of(&openapi()),
-            room: Arc::default(),
+            room: Arc::new(body::Room::of_bodies()),
+            answers: Arc::new(body::Room::of_answers()),
             bulk: bulk::Places::default(),
             acting: acting::Acting::default(),
         }))
@@ -135,6 +137,20 @@ impl App {
     /// Takes a management call of a tenant's, if it may make one now.
     pub(crate) fn manage(&self, tenant: TenantId) -> Result<(), ServiceError> {
         self.0.manage.take(tenant)
+    }
+
+    /// Gives the answer to a request of a tenant's room until it is written. One that
+    /// only shows something is refused where there is none; what was done is said.
+    pub(crate) async fn hold(
+        &self,
+        tenant: TenantId,
+        method: &Method,
+        answer: Response,
+    ) -> Result<Response, Problem> {
+        match method.is_safe() {
+            true => self.0.answers.hold(tenant, answer).await,
+            false => Ok(self.0.room.hold_anyway(tenant, answer).await),
+        }
     }
 
     /// Forgets what it knows of the tenants that platforms act for: one was changed.

@@ -3,10 +3,10 @@
 //! A stranger needs no key to open a socket, so each one is bounded in memory
 //! and in time before anything is known of it: a head has [`Bounds::head`] to
 //! come and `HEAD_BYTES` to fit in, a connection without a request ends after
-//! [`Bounds::idle`], and one whose client reads nothing of its answer after
-//! `STALLED`. There are [`Bounds::connections`] at once, and fewer from one
-//! address (`places`); who comes beyond them is closed at once, which costs
-//! less than letting him wait.
+//! [`Bounds::idle`], and one whose client reads nothing of its answer, or next to
+//! nothing, after `STALLED`. There are [`Bounds::connections`] at once, and fewer from one
+//! address; who comes beyond them has the place of one that asks nothing, or is
+//! closed at once, which costs less than letting him wait (`places`).
 //!
 //! Shutdown waits for requests, not for connections: one that has none, or only
 //! the beginning of one, is closed.
@@ -38,21 +38,27 @@ mod places;
 mod seen;
 mod tls;
 
-use places::{Place, Places};
+use places::{Asking, Place, Places};
 use seen::{Busy, Next, Seen, Watched};
 pub use tls::{Acceptor, Tls};
 
 /// The largest head of a request. Ours are below 2 KiB; cookies of others on the
-/// same host can make them larger. Ten thousand of them are 160 MiB.
+/// same host, of which each may have 4 KiB, can make a browser's larger.
 const HEAD_BYTES: usize = 16 * 1024;
 
-/// What one connection buffers, at most: of its head, of a body that is read on,
-/// or of an answer.
-const BUFFER_BYTES: usize = 2 * HEAD_BYTES;
+/// What one connection buffers each way, at most: of its head, of a body that is
+/// read on, or of an answer. No more than a head needs: with 10,000 strangers who
+/// never end theirs that is 160 MiB, and all else of theirs about as much again.
+const BUFFER_BYTES: usize = HEAD_BYTES;
 
 /// How long a client may read nothing while its answer waits for it, and send
 /// nothing either: a bulk body may well be sent whole before its answer is read.
 const STALLED: Duration = Duration::from_secs(60);
+
+/// In so much time in which its answer waits for it, a client has to take so many bytes
+/// or to send them: 1 KiB a second, as a body has to come. An answer is in memory until
+/// it is read.
+const PACE_BYTES: usize = 60 * 1_024;
 
 /// After it was told to end, a head that has begun has so long to become a
 /// request.
@@ -131,7 +137,7 @@ impl Listening {
                 router: router.clone(),
                 bounds,
                 shutdown: shutdown.clone(),
-                _place: place,
+                place,
             };
             running.spawn(connection.run(stream, tls.clone()));
         }
@@ -145,8 +151,12 @@ struct Connection {
     router: Router,
     bounds: Bounds,
     shutdown: CancellationToken,
-    _place: Place,
+    place: Arc<Place>,
 }
+
+/// In an answer: whoever asked has a good key or session.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Known;
 
 impl Connection {
     async fn run(self, stream: TcpStream, tls: Option<Acceptor>) {
@@ -159,9 +169,11 @@ impl Connection {
             return self.speak(stream).await;
         };
         let handshake = timeout(self.bounds.head, tls.now().accept(stream));
+        let closing = self.place.closing();
         let stream = tokio::select! {
             biased;
             () = self.shutdown.cancelled() => return,
+            () = closing.cancelled() => return,
             stream = handshake => stream,
         };
         match stream {
@@ -174,15 +186,23 @@ impl Connection {
     async fn speak(self, stream: impl AsyncRead + AsyncWrite + Unpin) {
         let seen = Arc::new(Seen::new());
         let (router, busy) = (self.router, Arc::clone(&seen));
+        let closing = self.place.closing();
+        let place = self.place;
         let answers = service_fn(move |request: Request<Incoming>| {
-            let busy = Busy::new(&busy);
+            let (busy, asking) = (Busy::new(&busy), place.asks());
             let answered = router.clone().oneshot(request.map(Body::new));
             async move {
-                let answer = match answered.await {
+                let mut answer = match answered.await {
                     Ok(answer) => answer,
                     Err(never) => match never {},
                 };
-                Ok::<Response<Answer>, Infallible>(answer.map(|body| Answer { body, _busy: busy }))
+                if answer.extensions_mut().remove::<Known>().is_some() {
+                    asking.know();
+                }
+                Ok::<Response<Answer>, Infallible>(answer.map(|body| Answer {
+                    body,
+                    _until_the_end: (busy, asking),
+                }))
             }
         });
         let io = TokioIo::new(Watched::new(stream, Arc::clone(&seen)));
@@ -215,6 +235,10 @@ impl Connection {
                     ends_at = Some(Instant::now() + LAST_HEAD);
                     connection.as_mut().graceful_shutdown();
                 }
+                () = closing.cancelled() => {
+                    tracing::debug!("a connection was closed for another");
+                    return;
+                }
                 () = sleep_until(next) => {}
             }
         }
@@ -224,7 +248,7 @@ impl Connection {
 /// The body of an answer: its request is in flight until the end of it.
 struct Answer {
     body: Body,
-    _busy: Busy,
+    _until_the_end: (Busy, Asking),
 }
 
 impl HttpBody for Answer {

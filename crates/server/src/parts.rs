@@ -271,6 +271,19 @@ pub async fn migrate(config: &StoreConfig) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Gives the rights that workers need to this role of the database.
+pub async fn grant_to_workers(config: &StoreConfig, role: &str) -> anyhow::Result<()> {
+    if !matches!(config.place()?, Database::Postgres(_)) {
+        let problem = "only Postgres has roles: leave it out, or name a Postgres in --database-url";
+        return Err(ConfigError::flag("worker-role", problem).into());
+    }
+    let context = || format!("give the role {role} the rights of a worker");
+    let store = connect_postgres(config).await.with_context(context)?;
+    store.grant_to_workers(role).await.with_context(context)?;
+    store.close().await;
+    Ok(())
+}
+
 /// An error unless the schema is at least this binary's. Changes nothing: no
 /// SQLite file is made.
 pub async fn schema_is_there(config: &StoreConfig) -> anyhow::Result<()> {

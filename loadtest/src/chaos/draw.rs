@@ -131,7 +131,7 @@ impl Group {
                 Fault::Rotate(one_of(random, &cast.rotated), overlap)
             }
             Self::LateCommit => {
-                Fault::LateCommit(one_of(random, &cast.late), millis(random, 35_000, 40_000))
+                Fault::LateCommit(one_of(random, &cast.late), millis(random, 45_000, 50_000))
             }
             // Mostly what makes dead letters, and what brings them back.
             Self::Afterlife => {

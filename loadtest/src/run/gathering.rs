@@ -247,14 +247,22 @@ fn stalls(evidence: &Evidence, deliveries: &Deliveries, metrics: &mut Metrics) {
     }
 }
 
+/// How much longer the last of what waited when the load ended took than so many do: at
+/// the pace of the load, or where more than a second's worth waited, as 99 % of them took.
 fn stragglers(evidence: &Evidence, waits: &[Wait], metrics: &mut Metrics) {
-    let ended_us = evidence.load_us.1;
-    let late = waits.partition_point(|one| one.first_us <= ended_us);
-    let rest = &waits[late..];
-    if let (Some(last), Some(most)) = (rest.last(), rest.get(rest.len() * 99 / 100)) {
-        let seconds = (last.first_us - most.first_us) as f64 / SECOND_US as f64;
-        set(metrics, "stragglers_seconds", seconds);
-    }
+    let (began_us, ended_us) = evidence.load_us;
+    let in_time = waits.partition_point(|one| one.first_us <= ended_us);
+    let rest = &waits[in_time..];
+    let (Some(last), Some(most)) = (rest.last(), rest.get(rest.len() * 99 / 100)) else {
+        return;
+    };
+    let at_its_pace_us = (rest.len() as i64 * (ended_us - began_us))
+        .checked_div(in_time as i64)
+        .filter(|took| *took <= SECOND_US);
+    let explained_us = at_its_pace_us.unwrap_or(most.first_us - ended_us);
+    let late_us = (last.first_us - ended_us - explained_us).max(0);
+    let seconds = late_us as f64 / SECOND_US as f64;
+    set(metrics, "stragglers_seconds", seconds);
 }
 
 /// An event that was accepted, and when it arrived first.

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use domain::event::{Audience, NewEvent, Timing};
 use domain::ids::{EventId, TenantId};
 use engine::ingest::{Ingest, IngestError, IngestOptions};
-use engine::ports::{Acceptance, Wake};
+use engine::ports::{Acceptance, StoreError, Wake};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -178,6 +178,69 @@ async fn a_commit_that_fails_is_tried_again_request_by_request() {
     assert!(matches!(refusal, IngestError::Unavailable(_)), "{refusal}");
     assert_eq!(third.await.unwrap().unwrap().len(), 3);
     assert_eq!(front.commits(), [1, 6, 2, 1, 3]);
+}
+
+/// The third in a row and those after it do not make the store one that is away.
+#[tokio::test(start_paused = true)]
+async fn requests_that_the_store_refuses_are_nobody_elses_fault() {
+    let front = Front::new(IngestOptions::default());
+    front.world.store.accept.takes(ms(10));
+    let first = front.accept(events(1, 1)).await;
+    let mut culprits = Vec::new();
+    for _ in 0..5 {
+        culprits.push(front.accept(events(1, 13)).await);
+    }
+    let behind = front.accept(events(2, 1)).await;
+    front
+        .world
+        .store
+        .accept
+        .answers(fails_of(StoreError::Refused));
+    first.await.unwrap().unwrap();
+    for culprit in culprits {
+        assert!(culprit.await.unwrap().is_err());
+    }
+    assert_eq!(behind.await.unwrap().unwrap().len(), 2);
+    assert_eq!(front.commits(), [1, 7, 1, 1, 1, 1, 1, 2]);
+}
+
+/// After five seconds the rest is committed together again.
+#[tokio::test(start_paused = true)]
+async fn those_behind_requests_that_take_too_long_are_asked_all_the_same() {
+    let front = Front::new(IngestOptions::default());
+    front.world.store.accept.takes(ms(3_000));
+    let first = front.accept(events(1, 1)).await;
+    let culprits = [
+        front.accept(events(1, 13)).await,
+        front.accept(events(1, 13)).await,
+    ];
+    let behind = [
+        front.accept(events(2, 1)).await,
+        front.accept(events(3, 1)).await,
+    ];
+    front
+        .world
+        .store
+        .accept
+        .answers(fails_of(StoreError::TooSlow));
+    first.await.unwrap().unwrap();
+    for culprit in culprits {
+        assert!(culprit.await.unwrap().is_err());
+    }
+    for accepted in behind {
+        accepted.await.unwrap().unwrap();
+    }
+    assert_eq!(front.commits(), [1, 7, 1, 1, 5]);
+}
+
+/// Fails so where there is a payload of 13 bytes.
+fn fails_of(
+    error: fn(String) -> StoreError,
+) -> impl FnMut(Vec<NewEvent>) -> Result<Vec<Acceptance>, StoreError> {
+    move |events| match events.iter().any(|event| event.payload.len() == 13) {
+        true => Err(error("13 bytes".to_owned())),
+        false => Ok(vec![Acceptance::Accepted(Vec::new()); events.len()]),
+    }
 }
 
 /// Three in a row are enough to see it.

@@ -43,6 +43,16 @@ impl Failure {
         self.code().as_deref() == Some("55P03")
     }
 
+    /// The same for events, of which one that takes too long must not be taken for a
+    /// server that is away.
+    pub(super) fn of_events(self) -> StoreError {
+        let is_too_slow = self.code().as_deref() == Some("57014");
+        match self {
+            Self::Database(error) if is_too_slow => StoreError::TooSlow(in_words(&error)),
+            other => other.into(),
+        }
+    }
+
     fn code(&self) -> Option<Cow<'_, str>> {
         match self {
             Self::Database(sqlx::Error::Database(error)) => error.code(),

@@ -1,6 +1,7 @@
 //! What a run and a claim cost, in steps of SQLite's virtual machine: the same with a
 //! thousand waiting attempts and with hundreds of thousands.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use domain::attempt::AttemptState;
@@ -232,10 +233,15 @@ fn cost_of_the_deleted(count: u32) -> i32 {
         start_timeout: std::time::Duration::from_secs(40),
         permit_grace: std::time::Duration::ZERO,
     };
-    while reap::reap(&tx, NOW, &rules, 1_000).unwrap().more {}
+    let more = || {
+        let bound = reap::Bound::new(1_000, NOW, Arc::new(|| NOW));
+        let step = |part| reap::step(&tx, NOW, part, &rules, &bound).unwrap();
+        reap::Part::ALL.map(step).iter().any(|done| done.more)
+    };
+    while more() {}
     let before = steps(&tx, &reap::OF_THE_DELETED);
     assert!(before > 20, "nothing was measured: {before}");
-    assert!(!reap::reap(&tx, NOW, &rules, 1_000).unwrap().more);
+    assert!(!more());
     steps(&tx, &reap::OF_THE_DELETED) - before
 }
 

@@ -21,7 +21,9 @@ impl Fault {
                 failure.code == ErrorCode::ConstraintViolation
             }
             Self::Sql(error) => matches!(store_error(error), StoreError::Corrupt { .. }),
-            Self::Store(StoreError::Unavailable(_) | StoreError::Lost(_)) => false,
+            Self::Store(
+                StoreError::Unavailable(_) | StoreError::TooSlow(_) | StoreError::Lost(_),
+            ) => false,
             Self::Store(StoreError::Corrupt { .. } | StoreError::Refused(_)) | Self::Catalog(_) => {
                 true
             }

@@ -125,10 +125,16 @@ impl Store for SqliteStore {
     }
 
     async fn reap(&self, rules: &ReapRules, limit: u32) -> Result<Reaped, StoreError> {
-        let rules = *rules;
-        Ok(self
-            .write(move |tx, now| reap::reap(tx, now, &rules, limit))
-            .await?)
+        let mut pass = reap::Pass::default();
+        for part in reap::Part::ALL {
+            let (rules, clock) = (*rules, self.clock.clone());
+            let step = move |tx: &Transaction<'_>, now| {
+                let bound = reap::Bound::new(limit, now, clock);
+                reap::step(tx, now, part, &rules, &bound)
+            };
+            pass.note(part, self.write(step).await)?;
+        }
+        Ok(pass.end())
     }
 
     async fn sweep(&self, sweep: &Sweep) -> Result<SweepPage, StoreError> {

@@ -12,6 +12,7 @@ use engine::ports::{
 };
 use rusqlite::{Row, Transaction};
 
+use super::Clock;
 use super::buckets::{self, Buckets};
 use super::claim::give_back;
 use super::fault::Fault;
@@ -114,21 +115,49 @@ pub(super) const OF_THE_DELETED: [&str; 5] = [TO_DRAIN, CANCEL, CANCEL_DUE, IS_B
 /// Deleted destinations that one pass looks at.
 const DRAINED_AT_ONCE: u32 = 200;
 
-/// Reaps; see [`engine::ports::Store::reap`]. Each part has a savepoint of its own:
-/// what one of them meets in a row does not undo what the others do.
-pub(super) fn reap(
-    tx: &Transaction<'_>,
-    now: Timestamp,
-    rules: &ReapRules,
+/// So long one part may go on in its transaction: meanwhile nobody else writes, and what
+/// is left is for the next pass, which follows at once.
+const PART_BOUND: Duration = Duration::from_millis(100);
+
+/// What one part may do in its transaction.
+pub(super) struct Bound {
     limit: u32,
-) -> Result<Reaped, Fault> {
-    let mut reaped = Reaped::default();
-    let mut wakes = Wakes::default();
-    for part in Part::ALL {
-        tx.execute_batch(lines::SAVEPOINT)?;
-        match step(tx, now, part, rules, limit) {
+    until: Timestamp,
+    clock: Clock,
+}
+
+impl Bound {
+    /// At most so many rows, from now on.
+    pub(super) fn new(limit: u32, now: Timestamp, clock: Clock) -> Self {
+        Self {
+            limit,
+            until: now + PART_BOUND,
+            clock,
+        }
+    }
+
+    /// Asked after each row, so that a pass always does something.
+    fn is_over(&self) -> bool {
+        (self.clock)() >= self.until
+    }
+}
+
+/// A pass: what its parts have done; see [`engine::ports::Store::reap`]. Each has a
+/// transaction of its own: what one of them meets in a row does not undo what the others
+/// do, and others write between two of them.
+#[derive(Default)]
+pub(super) struct Pass {
+    reaped: Reaped,
+    wakes: Wakes,
+}
+
+impl Pass {
+    /// Notes what became of a part, unless it is the store that fails.
+    pub(super) fn note(&mut self, part: Part, done: Result<Done, Fault>) -> Result<(), Fault> {
+        let reaped = &mut self.reaped;
+        match done {
             Ok(done) => {
-                done.freed.iter().for_each(|freed| wakes.now(*freed));
+                done.freed.iter().for_each(|freed| self.wakes.now(*freed));
                 match part {
                     Part::Permits => reaped.expired_permits = done.rows,
                     Part::Starts => reaped.unknown_starts = done.rows,
@@ -137,25 +166,30 @@ pub(super) fn reap(
                     Part::Tenants | Part::Forgotten => {}
                 }
                 reaped.more |= done.more;
+                Ok(())
             }
             Err(fault) if fault.is_of_a_row() => {
-                tx.execute_batch(lines::ROLLBACK)?;
                 reaped.put_off.push(PutOff {
                     part: part.as_str(),
                     problem: StoreError::from(fault).to_string(),
                 });
+                Ok(())
             }
-            Err(fault) => return Err(fault),
+            Err(fault) => Err(fault),
         }
-        tx.execute_batch(lines::RELEASE)?;
     }
-    reaped.wakes = wakes.into_vec();
-    Ok(reaped)
+
+    pub(super) fn end(self) -> Reaped {
+        Reaped {
+            wakes: self.wakes.into_vec(),
+            ..self.reaped
+        }
+    }
 }
 
 /// What a pass consists of, in this order.
 #[derive(Debug, Clone, Copy)]
-enum Part {
+pub(super) enum Part {
     Permits,
     Starts,
     Tenants,
@@ -165,7 +199,7 @@ enum Part {
 }
 
 impl Part {
-    const ALL: [Self; 6] = [
+    pub(super) const ALL: [Self; 6] = [
         Self::Permits,
         Self::Starts,
         Self::Tenants,
@@ -188,34 +222,33 @@ impl Part {
 
 /// What one part did.
 #[derive(Default)]
-struct Done {
+pub(super) struct Done {
     rows: u32,
     /// Whose admission may go on.
     freed: Vec<DestinationId>,
     /// Though `rows` does not say so.
-    more: bool,
+    pub(super) more: bool,
 }
 
-fn step(
+/// One part, in a transaction of its own.
+pub(super) fn step(
     tx: &Transaction<'_>,
     now: Timestamp,
     part: Part,
     rules: &ReapRules,
-    limit: u32,
+    bound: &Bound,
 ) -> Result<Done, Fault> {
     match part {
-        Part::Permits => end_permits(tx, now - rules.permit_grace, limit),
-        Part::Starts => give_up(tx, now, rules, limit),
+        Part::Permits => end_permits(tx, now - rules.permit_grace, bound),
+        Part::Starts => give_up(tx, now, rules, bound),
         Part::Tenants => Ok(Done {
             more: tenants::empty(tx, now)?,
             ..Done::default()
         }),
-        Part::Deleted => drain_deleted(tx, now, limit),
-        Part::Expired => Ok(Done {
-            rows: expire_old(tx, now, limit)?,
-            ..Done::default()
-        }),
+        Part::Deleted => drain_deleted(tx, now, bound),
+        Part::Expired => expire_old(tx, now, bound),
         Part::Forgotten => {
+            let limit = bound.limit;
             buckets::delete_old(tx, now, limit)?;
             let keys = execute(tx, DELETE_KEYS, (now.as_micros(), limit))?;
             execute(tx, DELETE_WORKERS, ((now - WORKER_KEPT).as_micros(), limit))?;
@@ -233,7 +266,8 @@ fn moved(rows: usize) -> u32 {
 
 /// The backlog of deleted destinations, a step of it; one of which nothing is
 /// left, and that was deleted long enough ago, is not looked at again.
-fn drain_deleted(tx: &Transaction<'_>, now: Timestamp, limit: u32) -> Result<Done, Fault> {
+fn drain_deleted(tx: &Transaction<'_>, now: Timestamp, bound: &Bound) -> Result<Done, Fault> {
+    let limit = bound.limit;
     let deleted = all(tx, TO_DRAIN, [DRAINED_AT_ONCE], |row| {
         let id: String = row.get(0)?;
         Ok((id, time(row, 1)?))
@@ -242,11 +276,13 @@ fn drain_deleted(tx: &Transaction<'_>, now: Timestamp, limit: u32) -> Result<Don
     for (id, deleted_at) in &deleted {
         lines::tidy(tx, id, (0, limit))?;
         for sql in [CANCEL, CANCEL_DUE] {
-            let waiting = all(tx, sql, (id, left), attempt)?;
-            for id in &waiting {
-                over::cancel(tx, *id)?;
+            for waiting in all(tx, sql, (id, left), attempt)? {
+                over::cancel(tx, waiting)?;
+                left = left.saturating_sub(1);
+                if bound.is_over() {
+                    return Ok(unfinished(limit - left));
+                }
             }
-            left = left.saturating_sub(moved(waiting.len()));
         }
         if left == 0 {
             break;
@@ -256,6 +292,10 @@ fn drain_deleted(tx: &Transaction<'_>, now: Timestamp, limit: u32) -> Result<Don
             execute(tx, DRAINED, (id, now.as_micros()))?;
             drained += 1;
         }
+        // The next pass begins with the same ones, unless something was done.
+        if bound.is_over() && (left < limit || drained > 0) {
+            return Ok(unfinished(limit - left));
+        }
     }
     Ok(Done {
         rows: limit - left,
@@ -264,33 +304,57 @@ fn drain_deleted(tx: &Transaction<'_>, now: Timestamp, limit: u32) -> Result<Don
     })
 }
 
-/// What waits and has grown too old.
-fn expire_old(tx: &Transaction<'_>, now: Timestamp, limit: u32) -> Result<u32, Fault> {
-    let old = all(tx, EXPIRING, (now.as_micros(), limit), attempt)?;
-    for id in &old {
-        over::expire(tx, now, *id)?;
+/// Its time is over, and the rest is for the next pass.
+fn unfinished(rows: u32) -> Done {
+    Done {
+        rows,
+        more: true,
+        ..Done::default()
     }
-    Ok(moved(old.len()))
+}
+
+/// What waits and has grown too old.
+fn expire_old(tx: &Transaction<'_>, now: Timestamp, bound: &Bound) -> Result<Done, Fault> {
+    let mut done = Done::default();
+    for id in all(tx, EXPIRING, (now.as_micros(), bound.limit), attempt)? {
+        over::expire(tx, now, id)?;
+        done.rows += 1;
+        if bound.is_over() {
+            return Ok(unfinished(done.rows));
+        }
+    }
+    Ok(done)
 }
 
 fn attempt(row: &Row<'_>) -> Result<AttemptId, Fault> {
     Ok(AttemptId(row.get(0)?))
 }
 
-fn end_permits(tx: &Transaction<'_>, before: Timestamp, limit: u32) -> Result<Done, Fault> {
-    let expired: Vec<(i64, i64, String)> = all(tx, EXPIRED, (before.as_micros(), limit), |row| {
+fn end_permits(tx: &Transaction<'_>, before: Timestamp, bound: &Bound) -> Result<Done, Fault> {
+    let row = (before.as_micros(), bound.limit);
+    let expired: Vec<(i64, i64, String)> = all(tx, EXPIRED, row, |row| {
         Ok((row.get(0)?, row.get(1)?, row.get(2)?))
     })?;
-    let mut freed = Vec::with_capacity(expired.len());
+    let mut done = Done::default();
     for (id, number, destination) in &expired {
         give_back(tx, (*id, *number, destination))?;
-        freed.push(parse(destination, ("attempts", "destination_id"))?);
+        done.free(destination)?;
+        if bound.is_over() {
+            done.more = true;
+            break;
+        }
     }
-    Ok(Done {
-        rows: moved(expired.len()),
-        freed,
-        more: false,
-    })
+    Ok(done)
+}
+
+impl Done {
+    /// One row more, of this destination.
+    fn free(&mut self, destination: &str) -> Result<(), Fault> {
+        self.rows += 1;
+        let freed = parse(destination, ("attempts", "destination_id"))?;
+        self.freed.push(freed);
+        Ok(())
+    }
 }
 
 /// A start that is given up.
@@ -307,7 +371,7 @@ fn give_up(
     tx: &Transaction<'_>,
     now: Timestamp,
     rules: &ReapRules,
-    limit: u32,
+    bound: &Bound,
 ) -> Result<Done, Fault> {
     let claimed_before = (now - rules.start_timeout).as_micros();
     let seen_before = (now - rules.heartbeat_timeout).as_micros();
@@ -317,7 +381,7 @@ fn give_up(
     let rules = (
         claimed_before,
         seen_before,
-        limit,
+        bound.limit,
         DEFAULT_MAX_TRIES,
         looked_at,
         micros(MAX_CLAIM_TO_SEND),
@@ -350,7 +414,7 @@ fn give_up(
         })
     })?;
     let mut buckets = Buckets::default();
-    let mut freed = Vec::with_capacity(given_up.len());
+    let mut done = Done::default();
     for start in &given_up {
         let next = after_unknown(&start.start, now);
         let error = match start.worker_gone {
@@ -364,15 +428,12 @@ fn give_up(
         if let Some(retry) = &next.retry {
             start.event.add_try(tx, retry, now)?;
         }
-        freed.push(parse(
-            &start.event.destination,
-            ("attempts", "destination_id"),
-        )?);
+        done.free(&start.event.destination)?;
+        if bound.is_over() {
+            done.more = true;
+            break;
+        }
     }
     buckets.write(tx)?;
-    Ok(Done {
-        rows: moved(given_up.len()),
-        freed,
-        more: false,
-    })
+    Ok(done)
 }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use domain::event::{Audience, Idempotency, NewEvent, Timing};
 use domain::ids::EventId;
 use domain::policy::LimitSettings;
-use engine::ports::{Acceptance, DEFAULT_TENANT, ReapRules, Store};
+use engine::ports::{Acceptance, DEFAULT_TENANT, ReapRules, Store, StoreError};
 use sqlx::{Connection, PgConnection};
 
 use crate::database::{Database, run};
@@ -27,6 +27,25 @@ fn keyed(database: &Database, to: domain::ids::DestinationId, digest: u8) -> New
         trace: None,
         timing: Timing::default(),
     }
+}
+
+/// It says nothing of what other requests would meet.
+#[tokio::test]
+async fn events_that_take_too_long_are_told_from_a_server_that_is_away() {
+    let database = Database::create().await;
+    let to = database.destination(LimitSettings::EXACT).await;
+    let sleeps = "create function sleeps() returns trigger language plpgsql as
+        $$ begin perform pg_sleep(60); return new; end $$";
+    database.sql(sleeps).await;
+    let trigger = "create trigger sleeps before insert on events
+        for each row execute function sleeps()";
+    database.sql(trigger).await;
+    let event = keyed(&database, to, 1);
+    let refused = database.store.accept_events(&[event]).await;
+    assert!(
+        matches!(refused, Err(StoreError::TooSlow(_))),
+        "{refused:?}"
+    );
 }
 
 /// Another process's request with the same key is open: ours waits for what

@@ -34,8 +34,11 @@ async fn worker_of(database: &Database) -> PostgresStore {
             grant paceline_worker to current_user;
         exception when duplicate_object or unique_violation then null; end $$";
     run(&mut owner, role.to_owned()).await;
+    // Once by hand, and again as `paceline migrate` gives them: neither minds the other.
     let grants = Path::new(env!("CARGO_MANIFEST_DIR")).join(GRANTS);
     run(&mut owner, std::fs::read_to_string(grants).unwrap()).await;
+    let given = database.store.grant_to_workers("paceline_worker").await;
+    given.unwrap();
     let options = PostgresOptions {
         url: format!("{}?options=-c%20role%3Dpaceline_worker", database.url),
         max_connections: 2,

@@ -17,6 +17,10 @@ pub enum StoreError {
     /// committed. Without the culprit the rest of the batch is taken.
     #[error("refused by the store: {0}")]
     Refused(String),
+    /// The store is there, and has ended a statement that took longer than it may, as
+    /// it says of events alone. Nothing was committed.
+    #[error("store unavailable: {0}")]
+    TooSlow(String),
     /// A row says what it must not: a bug, or a hand in the database.
     #[error("store corrupt: {table}.{column} of {row}: {problem}")]
     Corrupt {

@@ -223,7 +223,11 @@ impl Loop {
                 Err(error @ (StoreError::Corrupt { .. } | StoreError::Refused(_))) => {
                     commits.extend(without_answer(&outcomes, &error).map(|one| (worker, one)));
                 }
-                Err(error @ (StoreError::Unavailable(_) | StoreError::Lost(_))) => {
+                Err(
+                    error @ (StoreError::Unavailable(_)
+                    | StoreError::TooSlow(_)
+                    | StoreError::Lost(_)),
+                ) => {
                     tracing::warn!(%error, outcomes = outcomes.len(), "not recorded yet");
                     again.extend(outcomes.into_iter().map(|outcome| (worker, outcome)));
                 }

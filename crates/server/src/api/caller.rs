@@ -16,6 +16,7 @@ use super::acting::{self, TenantName};
 use super::problem::Problem;
 use super::{App, bulk, lists, rate};
 use crate::access::Identity;
+use crate::listening::Known;
 use crate::service::bulkhead::Place;
 use crate::service::ceilings::setter_of;
 use crate::service::rate::Limited;
@@ -221,7 +222,11 @@ pub(super) async fn authenticate(
                 Ok(None) => {}
                 Err(problem) => return problem.into_response(),
             }
-            let mut response = next.run(request).await;
+            let method = request.method().clone();
+            let response = next.run(request).await;
+            let held = app.hold(identity.tenant, &method, response).await;
+            let mut response = held.unwrap_or_else(IntoResponse::into_response);
+            response.extensions_mut().insert(Known);
             let whose = Limited {
                 tenant: identity.tenant,
                 limit: identity.ingest_limit,

@@ -1,6 +1,9 @@
 //! `paceline migrate`: brings the schema up to this binary's. Safe to repeat,
 //! and to run from several places at once.
 //!
+//! With `--worker-role` it gives the role of workers its rights as well, which each
+//! version may change.
+//!
 //! With `--wait` it changes nothing, and ends when somebody else has: for what has
 //! to start after that, such as a pod beside the Job that migrates.
 
@@ -28,6 +31,28 @@ pub struct Args {
     #[arg(long, value_name = "DURATION", default_value = "5m", requires = "wait")]
     #[arg(value_parser = positive_duration)]
     pub timeout: Duration,
+    /// Give this role of Postgres, which is there already, the rights that workers need,
+    /// and no more: for workers that connect as a role of their own.
+    #[arg(
+        long,
+        env = "PACELINE_WORKER_ROLE",
+        value_name = "ROLE",
+        conflicts_with = "wait"
+    )]
+    #[arg(value_parser = role_name)]
+    pub worker_role: Option<String>,
+}
+
+/// The longest name that Postgres has, in bytes.
+const MAX_ROLE_BYTES: usize = 63;
+
+fn role_name(text: &str) -> Result<String, String> {
+    if text.is_empty() || text.len() > MAX_ROLE_BYTES || text.contains(char::is_control) {
+        return Err(format!(
+            "must have 1 to {MAX_ROLE_BYTES} bytes, none of them control characters"
+        ));
+    }
+    Ok(text.to_owned())
 }
 
 /// Migrates, or waits for it, and says so.
@@ -35,6 +60,9 @@ pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
     match args.wait {
         true => wait(&args.store, args.timeout).await?,
         false => parts::migrate(&args.store).await?,
+    }
+    if let Some(role) = &args.worker_role {
+        parts::grant_to_workers(&args.store, role).await?;
     }
     output::line(&format!("{} is up to date", args.store.database_url))?;
     Ok(ExitCode::SUCCESS)

@@ -11,19 +11,24 @@ use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
 
-use super::{Bounds, STALLED};
+use super::{Bounds, PACE_BYTES, STALLED};
 
 /// Shared by a connection's bytes, its requests and its clock.
 pub(super) struct Seen(Mutex<State>);
 
 struct State {
     requests: usize,
-    /// Something is to be written, and the client takes nothing.
-    blocked: bool,
+    /// Something is to be written, and the client takes nothing, since then.
+    blocked: Option<Instant>,
+    /// For so long that was so, and so many bytes went either way, since the pace was
+    /// looked at last.
+    waited: Duration,
+    moved: usize,
     /// Since when a head is coming; `None` between requests.
     head_since: Option<Instant>,
     still_since: Instant,
@@ -45,7 +50,9 @@ impl Seen {
         let now = Instant::now();
         Self(Mutex::new(State {
             requests: 0,
-            blocked: false,
+            blocked: None,
+            waited: Duration::ZERO,
+            moved: 0,
             head_since: Some(now),
             still_since: now,
             moved_at: now,
@@ -56,14 +63,13 @@ impl Seen {
     /// request.
     pub(super) fn next(&self, bounds: &Bounds, ends_at: Option<Instant>) -> Next {
         let now = Instant::now();
-        let state = self.state();
+        let mut state = self.state();
         // A head can begin as soon as we look away, and its time is the shortest.
         let soon = now + bounds.head / 4;
-        if state.requests > 0 || state.blocked {
-            return if state.blocked && now >= state.moved_at + STALLED {
-                Next::Close("its client reads nothing")
-            } else {
-                Next::LookAt(soon)
+        if state.requests > 0 || state.blocked.is_some() {
+            return match state.kept_waiting(now) {
+                Some(why) => Next::Close(why),
+                None => Next::LookAt(soon),
             };
         }
         let (until, why) = match state.head_since {
@@ -77,29 +83,55 @@ impl Seen {
         }
     }
 
-    fn read(&self) {
+    fn read(&self, bytes: usize) {
         let now = Instant::now();
         let mut state = self.state();
         state.moved_at = now;
+        state.moved += bytes;
         if state.requests == 0 {
             state.head_since.get_or_insert(now);
         }
     }
 
-    fn wrote(&self, moved: bool) {
+    /// Something was taken, or all of it; of a flush, `bytes` is none.
+    fn wrote(&self, bytes: Option<usize>) {
+        let now = Instant::now();
         let mut state = self.state();
-        if moved {
-            state.moved_at = Instant::now();
+        if let Some(bytes) = bytes {
+            state.moved_at = now;
+            state.moved += bytes;
         }
-        state.blocked = false;
+        if let Some(since) = state.blocked.take() {
+            state.waited += now - since;
+        }
     }
 
     fn blocked(&self) {
-        self.state().blocked = true;
+        self.state().blocked.get_or_insert_with(Instant::now);
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Why a client that reads too little is waited for no longer. Only the time counts
+    /// in which something could not be written, and what it sends meanwhile is not held
+    /// against it.
+    fn kept_waiting(&mut self, now: Instant) -> Option<&'static str> {
+        let since = self.blocked?;
+        if now >= self.moved_at + STALLED {
+            return Some("its client reads nothing");
+        }
+        if self.waited + (now - since) < STALLED {
+            return None;
+        }
+        if self.moved < PACE_BYTES {
+            return Some("its client reads too slowly");
+        }
+        (self.blocked, self.waited, self.moved) = (Some(now), Duration::ZERO, 0);
+        None
     }
 }
 
@@ -111,6 +143,7 @@ impl Busy {
         let mut state = seen.state();
         state.requests += 1;
         state.head_since = None;
+        (state.waited, state.moved) = (Duration::ZERO, 0);
         drop(state);
         Self(Arc::clone(seen))
     }
@@ -135,12 +168,21 @@ impl<S> Watched<S> {
         Self { stream, seen }
     }
 
-    fn written<T>(&self, written: Poll<io::Result<T>>, moved: bool) -> Poll<io::Result<T>> {
+    fn written(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         match &written {
-            Poll::Ready(_) => self.seen.wrote(moved),
+            Poll::Ready(Ok(bytes)) => self.seen.wrote(Some(*bytes)),
+            Poll::Ready(Err(_)) => self.seen.wrote(None),
             Poll::Pending => self.seen.blocked(),
         }
         written
+    }
+
+    fn flushed(&self, flushed: Poll<io::Result<()>>) -> Poll<io::Result<()>> {
+        match &flushed {
+            Poll::Ready(_) => self.seen.wrote(None),
+            Poll::Pending => self.seen.blocked(),
+        }
+        flushed
     }
 }
 
@@ -152,8 +194,9 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         let read = Pin::new(&mut self.stream).poll_read(context, buffer);
-        if buffer.filled().len() > before {
-            self.seen.read();
+        let bytes = buffer.filled().len() - before;
+        if bytes > 0 {
+            self.seen.read(bytes);
         }
         read
     }
@@ -166,7 +209,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(context, bytes);
-        self.written(written, true)
+        self.written(written)
     }
 
     fn poll_write_vectored(
@@ -175,7 +218,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
         bytes: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write_vectored(context, bytes);
-        self.written(written, true)
+        self.written(written)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -184,11 +227,11 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let flushed = Pin::new(&mut self.stream).poll_flush(context);
-        self.written(flushed, false)
+        self.flushed(flushed)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let shut = Pin::new(&mut self.stream).poll_shutdown(context);
-        self.written(shut, false)
+        self.flushed(shut)
     }
 }

@@ -1,5 +1,6 @@
 use axum::routing::get;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::sync::Semaphore;
 
 use super::*;
 
@@ -11,6 +12,8 @@ struct World {
     address: std::net::SocketAddr,
     shutdown: CancellationToken,
     answer: CancellationToken,
+    /// How often that was asked for.
+    slow: Arc<Semaphore>,
     served: tokio::task::JoinHandle<()>,
 }
 
@@ -19,13 +22,15 @@ impl World {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
         let (shutdown, answer) = (CancellationToken::new(), CancellationToken::new());
-        let waits = answer.clone();
+        let (waits, slow) = (answer.clone(), Arc::new(Semaphore::new(0)));
+        let asked = Arc::clone(&slow);
         let router = Router::new()
             .route("/", get(async || "here\n"))
             .route("/large", get(async || vec![b'x'; 64 * 1024 * 1024]))
             .route(
                 "/slow",
                 get(async move || {
+                    asked.add_permits(1);
                     waits.cancelled().await;
                     "at last\n"
                 }),
@@ -41,6 +46,7 @@ impl World {
             address,
             shutdown,
             answer,
+            slow,
             served,
         }
     }
@@ -196,24 +202,78 @@ async fn a_bound_that_is_reached_closes_at_once_and_is_for_those_who_reach_it() 
     timeout(ENOUGH, again).await.expect("places come back");
 }
 
-/// The clock of `seen`, without a socket: a minute is too long to wait for.
-#[tokio::test(start_paused = true)]
-async fn a_client_that_reads_nothing_is_given_up() {
+/// Sockets that are only held shut nobody out, however often they are opened again.
+#[tokio::test]
+async fn strangers_who_hold_all_places_give_way() {
+    let world = World::new(Bounds {
+        connections: 3,
+        ..Bounds::default()
+    })
+    .await;
+    let mut slow = world.said("GET /slow HTTP/1.1\r\nhost: x\r\n\r\n").await;
+    let _asked = world.slow.acquire().await.unwrap();
+    let mut strangers = Vec::new();
+    for _ in 0..10 {
+        strangers.push(world.connect().await);
+    }
+    let mut comes = world.said(ONE).await;
+    assert!(comes.read(&mut [0; 512]).await.unwrap() > 0);
+    for stranger in &mut strangers[..8] {
+        assert_eq!(rest(stranger).await, "");
+    }
+    world.answer.cancel();
+    assert!(slow.read(&mut [0; 512]).await.unwrap() > 0, "it had asked");
+}
+
+/// Over what has no socket, a minute being too long to wait for: what a client sees who
+/// wants a megabyte.
+async fn wants_much() -> (tokio::io::DuplexStream, tokio::task::JoinHandle<()>) {
     let (mut client, server) = tokio::io::duplex(1024);
     let router = Router::new().route("/large", get(async || vec![b'x'; 1024 * 1024]));
     let connection = Connection {
         router,
         bounds: Bounds::default(),
         shutdown: CancellationToken::new(),
-        _place: Places::new(1, 1).take([127, 0, 0, 1].into()).unwrap(),
+        place: Places::new(1, 1).take([127, 0, 0, 1].into()).unwrap(),
     };
     let spoken = tokio::spawn(connection.speak(server));
     let request = b"GET /large HTTP/1.1\r\nhost: x\r\n\r\n";
     client.write_all(request).await.unwrap();
+    (client, spoken)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_reads_nothing_is_given_up() {
+    let (_client, spoken) = wants_much().await;
     let began = Instant::now();
     timeout(Duration::from_secs(600), spoken)
         .await
         .expect("it ends")
         .unwrap();
     assert!(began.elapsed() >= STALLED);
+}
+
+/// How much of it there is for a client that takes so much each second, at most.
+async fn taken(bytes: usize) -> (usize, Duration) {
+    let (mut client, spoken) = wants_much().await;
+    let (began, mut all, mut taken) = (Instant::now(), 0, vec![0; bytes]);
+    while !spoken.is_finished() && all < 1024 * 1024 {
+        sleep(Duration::from_secs(1)).await;
+        match client.read_exact(&mut taken).await {
+            Ok(read) => all += read,
+            Err(_ended) => break,
+        }
+    }
+    (all, began.elapsed())
+}
+
+/// A byte now and then held an answer of any size without end.
+#[tokio::test(start_paused = true)]
+async fn a_client_that_reads_next_to_nothing_is_given_up_and_a_slow_network_is_not() {
+    let (dripped, took) = taken(10).await;
+    // What is on its way is still taken when the connection has ended.
+    assert!(dripped < 4 * 1024, "{dripped} bytes");
+    assert!(took >= STALLED && took < STALLED * 5, "{took:?}");
+    let (slow, took) = taken(2 * 1024).await;
+    assert!(slow >= 1024 * 1024, "{slow} bytes in {took:?}");
 }

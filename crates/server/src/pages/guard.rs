@@ -8,7 +8,8 @@ use http::{HeaderValue, StatusCode, header};
 
 use super::Asked;
 use super::guest::{Guest, is_in_frame};
-use super::refused::{self, Said};
+use super::refused::{self, Refused, Said};
+use crate::listening::Known;
 
 /// Security headers on every answer. What a page shows is its visitor's, so no
 /// cache keeps it; assets say otherwise themselves.
@@ -18,7 +19,12 @@ pub(super) async fn guarded(State(pages): Asked, mut request: Request, next: Nex
     let portal = &pages.0.portal;
     // A page that only says why there is nothing to see: in a frame it is said there.
     let in_frame = portal.may_be_framed() && is_in_frame(request.headers());
+    let method = request.method().clone();
     let mut response = next.run(request).await;
+    if let Some(tenant) = guest.tenant() {
+        let held = pages.0.app.hold(tenant, &method, response).await;
+        response = held.unwrap_or_else(|full| Refused::from(full).into_response());
+    }
     let said = response.extensions_mut().remove::<Said>();
     let is_said_here = said.is_some() && (in_frame || guest.is_one());
     if let Some(Said(words)) = said.filter(|_| is_said_here) {
@@ -30,6 +36,9 @@ pub(super) async fn guarded(State(pages): Asked, mut request: Request, next: Nex
         response = (status, page).into_response();
     }
     let is_framed = guest.is_one() || (in_frame && is_said_here);
+    if guest.tenant().is_some() {
+        response.extensions_mut().insert(Known);
+    }
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_SECURITY_POLICY, portal.policy(is_framed));
     if !(is_framed && portal.may_be_framed()) {

@@ -2,11 +2,12 @@
 //! in its frames. An operator's never do, nor those of whoever signed in with a key: what
 //! is framed can be clicked by people who do not see it.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use axum::extract::FromRequestParts;
 use domain::access::Scope;
+use domain::ids::TenantId;
 use engine::ports::{Session, SessionKind};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue};
@@ -18,18 +19,32 @@ use crate::portal::Portal;
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
      connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors";
 
-/// Whether it is a guest who asks; known once his session or his link is.
+/// Whether it is a guest who asks, and of which tenant; known once his session or his
+/// link is.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Guest(Arc<AtomicBool>);
+pub(super) struct Guest(Arc<Noted>);
+
+#[derive(Debug, Default)]
+struct Noted {
+    is_one: AtomicBool,
+    tenant: OnceLock<TenantId>,
+}
 
 impl Guest {
     pub(super) fn is_one(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        self.0.is_one.load(Ordering::Relaxed)
+    }
+
+    /// Whose answer it is; `None` where nobody is signed in.
+    pub(super) fn tenant(&self) -> Option<TenantId> {
+        self.0.tenant.get().copied()
     }
 
     /// Notes whose answer this is.
     pub(super) fn note(&self, session: &Session) {
-        self.0.store(is_guest(session), Ordering::Relaxed);
+        self.0.is_one.store(is_guest(session), Ordering::Relaxed);
+        // A link's, and its session's, is the same one.
+        let _ = self.0.tenant.set(session.tenant);
     }
 }
 

@@ -101,7 +101,9 @@ impl From<CatalogError> for ServiceError {
             },
             CatalogError::Conflict(problem) => Self::Conflict(problem),
             CatalogError::Schema { .. } => Self::Unavailable(error.to_string()),
-            CatalogError::Store(StoreError::Unavailable(_)) => Self::Unavailable(error.to_string()),
+            CatalogError::Store(StoreError::Unavailable(_) | StoreError::TooSlow(_)) => {
+                Self::Unavailable(error.to_string())
+            }
             CatalogError::Store(StoreError::Lost(_)) => Self::Lost(error.to_string()),
             CatalogError::Store(StoreError::Refused(_)) => Self::invalid(
                 "request",

@@ -156,6 +156,7 @@ on_both! {
     neighbours::bodies_that_drip_are_in_nobodys_way
     neighbours::changes_are_bounded_and_keep_nobody_else_from_any
     neighbours::a_fan_out_ends_where_its_backlog_is_full
+    neighbours::answers_that_nobody_reads_leave_others_theirs
     texts::what_no_store_takes_is_the_clients_mistake
     texts::pages_say_the_same
 }

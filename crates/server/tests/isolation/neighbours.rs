@@ -222,3 +222,42 @@ pub(crate) async fn a_fan_out_ends_where_its_backlog_is_full(world: &World) {
         "urn:paceline:problem:backlog-full"
     );
 }
+
+/// Each holds all bytes of an answer for as long as its client does not read them.
+pub(crate) async fn answers_that_nobody_reads_leave_others_theirs(world: &World) {
+    // 32 MiB of one tenant are 163 of them.
+    const BYTES: usize = 200 * 1024;
+    let mut payloads = Vec::new();
+    for tenant in [&world.ours, &world.theirs] {
+        let event = json!({"destination_id": tenant.destination, "payload": "x".repeat(BYTES)});
+        let key = Some(tenant.key.as_str());
+        let sent = world.call(key, &Method::POST, "/v1/events", Some(event));
+        let id = sent.await.json["id"].as_str().unwrap().to_owned();
+        payloads.push(format!("/v1/events/{id}/payload"));
+    }
+    let asks = |tenant: &Tenant, path: &str| {
+        let request = Request::get(path)
+            .header("authorization", format!("Bearer {}", tenant.key))
+            .body(Body::empty())
+            .unwrap();
+        world.router().oneshot(request)
+    };
+    let mut unread = Vec::new();
+    let refused = loop {
+        let answer = asks(&world.ours, &payloads[0]).await.unwrap();
+        if answer.status() != 200 {
+            break answer;
+        }
+        unread.push(answer);
+        assert!(unread.len() < 200, "nothing bounds them");
+    };
+    assert_eq!(refused.status(), 429);
+    assert!(refused.headers().contains_key("retry-after"));
+    assert!(unread.len() > 100, "{}", unread.len());
+    let others = asks(&world.theirs, &payloads[1]).await.unwrap();
+    assert_eq!(others.status(), 200);
+    assert_eq!(reads(world, &world.ours).await, 200, "what is small");
+    unread.clear();
+    let again = asks(&world.ours, &payloads[0]).await.unwrap();
+    assert_eq!(again.status(), 200);
+}

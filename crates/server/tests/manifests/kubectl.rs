@@ -19,21 +19,30 @@ users: [{ name: test, user: {} }]
 contexts: [{ name: test, context: { cluster: test, user: test } }]
 "#;
 
-/// No line takes longer, on a busy machine.
+/// No line takes longer in front of the API server in memory, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Nor in front of a real one: the longest time that a page's line gives itself, and a
+/// namespace's end.
+const REAL_PATIENCE: Duration = Duration::from_secs(1_200);
 
 /// A shell in a folder of its own, whose `kubectl` asks the API server, and whose
 /// `paceline` is ours.
 pub(crate) struct Shell {
     pub(crate) server: ApiServer,
     folder: TempDir,
+    patience: Duration,
 }
 
 impl Shell {
     pub(crate) async fn start() -> Self {
         let server = ApiServer::start().await;
         let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("make a folder");
-        let shell = Self { server, folder };
+        let shell = Self {
+            server,
+            folder,
+            patience: PATIENCE,
+        };
         let address = shell.server.address.to_string();
         shell.write("kubeconfig", &KUBECONFIG.replace("ADDRESS", &address));
         let programs = shell.path().join("bin");
@@ -51,6 +60,13 @@ impl Shell {
             std::fs::set_permissions(programs.join(name), mode).expect("it is ours");
         }
         shell
+    }
+
+    /// The same in front of the cluster of this kubeconfig.
+    pub(crate) fn on_a_real_cluster(mut self, kubeconfig: &str) -> Self {
+        self.write("kubeconfig", kubeconfig);
+        self.patience = REAL_PATIENCE;
+        self
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -77,7 +93,7 @@ impl Shell {
             .env("KUBECONFIG", self.path().join("kubeconfig"))
             .kill_on_drop(true)
             .output();
-        let output = tokio::time::timeout(PATIENCE, output).await;
+        let output = tokio::time::timeout(self.patience, output).await;
         output
             .unwrap_or_else(|_elapsed| panic!("{line} does not end"))
             .expect("there is a shell")

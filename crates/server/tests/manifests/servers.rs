@@ -13,15 +13,22 @@ use super::settings::{arguments, check, environment, environment_of};
 
 const DATABASE: &str = "postgresql://paceline:secret@postgres-rw.paceline:5432/paceline";
 
+/// Of workers, which users supply with the role.
+const OF_WORKERS: &str = "postgres://paceline_worker:password@host:5432/paceline";
+
 #[test]
 fn roles_take_what_the_operators_make() {
     for (role, pod) in SERVERS.roles() {
         check(role, &arguments(&SERVERS, &pod));
         let taken = environment(&SERVERS, &pod);
-        assert_eq!(taken["PACELINE_DATABASE_URL"], DATABASE, "{role}");
+        let database = match role {
+            "worker" => OF_WORKERS,
+            _ => DATABASE,
+        };
+        assert_eq!(taken["PACELINE_DATABASE_URL"], database, "{role}");
         for before in pod.before() {
             let taken = environment_of(&SERVERS, before);
-            assert_eq!(taken["PACELINE_DATABASE_URL"], DATABASE, "{role}");
+            assert_eq!(taken["PACELINE_DATABASE_URL"], database, "{role}");
         }
         let queue = taken.get("PACELINE_QUEUE_URL").map(String::as_str);
         let expected = matches!(role, "scheduler" | "worker")
@@ -75,8 +82,19 @@ fn workers_can_have_a_role_of_their_own() {
             }
         }
     }
+    let build = combined("rights of the role for workers", "base", &["worker-role"]);
+    for (role, pod) in build.roles() {
+        let variables = pod.before().iter().flat_map(|one| list(&one["env"]));
+        let given = variables.filter(|one| one["name"] == "PACELINE_WORKER_ROLE");
+        let given: Vec<_> = given.map(|one| text(&one["value"])).collect();
+        let expected: &[&str] = match role {
+            "scheduler" => &["paceline_worker"],
+            _ => &[],
+        };
+        assert_eq!(given, expected, "{role}");
+    }
     let page = read("k8s/README.md");
-    assert!(page.contains("| `worker-database-url` | worker, with `worker-role` |"));
+    assert!(page.contains("| `worker-database-url` | worker |"));
 }
 
 #[test]

@@ -40,6 +40,24 @@ fn who_waits_for_the_schema_goes_on_when_it_is_there() {
 }
 
 #[test]
+fn a_role_for_workers_is_given_its_rights_where_there_are_roles() {
+    let folder = tempfile::tempdir().unwrap();
+    for (role, problem) in [
+        (
+            "paceline_worker",
+            "--worker-role (PACELINE_WORKER_ROLE): only Postgres",
+        ),
+        ("", "must have 1 to 63 bytes"),
+    ] {
+        let mut command = migrate(folder.path());
+        let output = command.args(["--worker-role", role]).output().unwrap();
+        assert!(!output.status.success());
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(said.contains(problem), "{said}");
+    }
+}
+
+#[test]
 fn who_waits_in_vain_says_for_what() {
     let folder = tempfile::tempdir().unwrap();
     let mut waiting = migrate(folder.path());

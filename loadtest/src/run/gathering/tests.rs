@@ -143,7 +143,7 @@ fn latencies_are_from_accepted_to_the_first_byte() {
 
 /// Of events at their destinations, which were accepted and arrived at these tenths of a
 /// second.
-fn stalled(shape: Shape, limit: &str, events: &[(u32, i64, i64)]) -> Option<f64> {
+fn of_events(shape: Shape, limit: &str, events: &[(u32, i64, i64)]) -> Report {
     let us = |tenths: i64| tenths * SECOND_US / 10;
     let sent = events.iter().map(|(destination, accepted, _)| Sent {
         destination: *destination,
@@ -154,7 +154,7 @@ fn stalled(shape: Shape, limit: &str, events: &[(u32, i64, i64)]) -> Option<f64>
     let arrivals = (0..).zip(events).map(|(event, (destination, _, first))| {
         Arrival::new(us(*first), event, *destination, Answer::Taken)
     });
-    let report = report(Evidence {
+    report(Evidence {
         settings: Settings {
             limit: limit.parse().unwrap(),
             ..settings(shape)
@@ -162,8 +162,28 @@ fn stalled(shape: Shape, limit: &str, events: &[(u32, i64, i64)]) -> Option<f64>
         sent: sent.collect(),
         arrivals: arrivals.collect(),
         ..evidence()
-    });
-    report.metric("stalled_seconds")
+    })
+}
+
+fn stalled(shape: Shape, limit: &str, events: &[(u32, i64, i64)]) -> Option<f64> {
+    of_events(shape, limit, events).metric("stalled_seconds")
+}
+
+/// A hundred a second, until the load ends at the third second; and then what waited.
+#[test]
+fn a_few_that_are_late_are_stragglers_and_many_at_their_pace_are_not() {
+    let in_time = (0..200).map(|event| (0, 10 + event % 20, 11 + event % 20));
+    for (waited, last, expected) in [(65, 340, 30.35), (65, 31, 0.0), (1, 340, 30.99)] {
+        let late = std::iter::repeat_n((0, 25, last), waited);
+        let events: Vec<_> = in_time.clone().chain(late).collect();
+        let report = of_events(Shape::Constant, "unlimited", &events);
+        close(&report, "stragglers_seconds", expected);
+    }
+    // Of what takes seconds, the last after 99 %.
+    let drained = (0..500).map(|event| (0, 25, 30 + event / 5));
+    let events: Vec<_> = in_time.chain(drained).chain([(0, 25, 500)]).collect();
+    let report = of_events(Shape::Constant, "unlimited", &events);
+    close(&report, "stragglers_seconds", 50.0 - 12.9);
 }
 
 #[test]

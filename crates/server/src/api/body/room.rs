@@ -1,27 +1,45 @@
-//! Memory for bodies: in all, and of one tenant.
+//! Memory for bodies and for answers: in all, and of one tenant.
+//!
+//! A body takes room as it comes. An answer takes it when it is made, and holds it until
+//! the last byte of it is written or its client has gone: whoever asks for much and reads
+//! nothing is refused the next one.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use axum::body::{Body, HttpBody, to_bytes};
+use axum::response::Response;
+use bytes::Bytes;
 use domain::ids::TenantId;
 
 use super::super::problem::Problem;
 
 /// The largest sum of all bodies that are read or worked on at one time.
-const MAX_BYTES_AT_ONCE: usize = 256 * 1024 * 1024;
+const BODIES_BYTES: usize = 256 * 1024 * 1024;
 
-/// Those of one tenant: a quarter, so that it takes four to be in the way of a
-/// fifth.
-const MAX_BYTES_OF_A_TENANT: usize = MAX_BYTES_AT_ONCE / 4;
+/// The largest sum of all answers that are not written yet. The largest single ones, a
+/// thousand attempts with what their receivers said, are 10 MiB.
+const ANSWERS_BYTES: usize = 128 * 1024 * 1024;
+
+/// So many tenants fill it together: each has a quarter, and it takes four to be in the
+/// way of a fifth.
+const TENANTS: usize = 4;
+
+/// An answer that is no larger than what a connection buffers anyway.
+const SMALL_ANSWER_BYTES: usize = 16 * 1024;
 
 /// What one body takes of the room at least, so that many small ones are bounded
 /// as well: 16,384 at once.
 const MIN_SHARE_BYTES: usize = 16 * 1024;
 
-/// Memory for bodies. What does not fit is refused at once.
-#[derive(Default)]
-pub struct Room(Mutex<Taken>);
+/// Memory for bodies, or for answers. What does not fit is refused at once.
+pub struct Room {
+    most: usize,
+    /// What is said when a tenant's part is full, and when all of it is.
+    full: [&'static str; 2],
+    taken: Mutex<Taken>,
+}
 
 #[derive(Default)]
 struct Taken {
@@ -29,14 +47,82 @@ struct Taken {
     of: HashMap<TenantId, usize>,
 }
 
-/// One body's part of the room, until it is dropped.
+/// One body's or answer's part of the room, until it is dropped.
 pub struct Share {
     room: Arc<Room>,
     tenant: TenantId,
     bytes: usize,
 }
 
+/// An answer, and its part of the room.
+struct Held {
+    bytes: Bytes,
+    _share: Share,
+}
+
+impl AsRef<[u8]> for Held {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
 impl Room {
+    /// For what clients send.
+    #[must_use]
+    pub fn of_bodies() -> Self {
+        Self {
+            most: BODIES_BYTES,
+            full: [
+                "too many bytes of this tenant are on their way in; nothing was written",
+                "too many bytes are on their way in; nothing was written",
+            ],
+            taken: Mutex::default(),
+        }
+    }
+
+    /// For what clients are answered.
+    #[must_use]
+    pub fn of_answers() -> Self {
+        Self {
+            most: ANSWERS_BYTES,
+            full: [
+                "too many bytes of answers to this tenant are not read yet; read them first, \
+                 or ask for less at a time",
+                "too many bytes of answers are not read yet; nothing was written",
+            ],
+            taken: Mutex::default(),
+        }
+    }
+
+    /// Puts an answer that shows something into the room, until it is written.
+    /// What streams is bounded by places of its own.
+    pub(crate) async fn hold(
+        self: &Arc<Self>,
+        tenant: TenantId,
+        answer: Response,
+    ) -> Result<Response, Problem> {
+        let Some(bytes) = large(&answer) else {
+            return Ok(answer);
+        };
+        let share = self.take_for(tenant, bytes)?;
+        Ok(held(share, bytes, answer).await)
+    }
+
+    /// The same for an answer that says what was done: it is not kept back, but what
+    /// comes next has less room.
+    pub(crate) async fn hold_anyway(
+        self: &Arc<Self>,
+        tenant: TenantId,
+        answer: Response,
+    ) -> Response {
+        let Some(bytes) = large(&answer) else {
+            return answer;
+        };
+        let mut share = self.nothing(tenant);
+        share.add(&mut self.taken(), bytes);
+        held(share, bytes, answer).await
+    }
+
     /// The least share, for a body of which nothing has come.
     pub(super) fn take(self: &Arc<Self>, tenant: TenantId) -> Result<Share, Problem> {
         self.take_for(tenant, MIN_SHARE_BYTES)
@@ -48,17 +134,21 @@ impl Room {
         tenant: TenantId,
         bytes: usize,
     ) -> Result<Share, Problem> {
-        let mut share = Share {
-            room: Arc::clone(self),
-            tenant,
-            bytes: 0,
-        };
+        let mut share = self.nothing(tenant);
         share.hold(bytes)?;
         Ok(share)
     }
 
+    fn nothing(self: &Arc<Self>, tenant: TenantId) -> Share {
+        Share {
+            room: Arc::clone(self),
+            tenant,
+            bytes: 0,
+        }
+    }
+
     fn taken(&self) -> MutexGuard<'_, Taken> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -69,20 +159,29 @@ impl Share {
         if more == 0 {
             return Ok(());
         }
-        let mut taken = self.room.taken();
-        let of_tenant = taken.of.get(&self.tenant).copied().unwrap_or_default();
-        if of_tenant + more > MAX_BYTES_OF_A_TENANT {
-            let problem = "too many bytes of this tenant are on their way in; nothing was written";
-            return Err(Problem::busy(problem));
+        let room = Arc::clone(&self.room);
+        let mut taken = room.taken();
+        let [full_of_tenant, full] = room.full;
+        if taken.of(self.tenant) + more > room.most / TENANTS {
+            return Err(Problem::busy(full_of_tenant));
         }
-        if taken.all + more > MAX_BYTES_AT_ONCE {
-            let problem = "too many bytes are on their way in; nothing was written";
-            return Err(Problem::overloaded(problem));
+        if taken.all + more > room.most {
+            return Err(Problem::overloaded(full));
         }
-        taken.all += more;
-        taken.of.insert(self.tenant, of_tenant + more);
-        self.bytes += more;
+        self.add(&mut taken, more);
         Ok(())
+    }
+
+    fn add(&mut self, taken: &mut Taken, more: usize) {
+        taken.all += more;
+        *taken.of.entry(self.tenant).or_default() += more;
+        self.bytes += more;
+    }
+}
+
+impl Taken {
+    fn of(&self, tenant: TenantId) -> usize {
+        self.of.get(&tenant).copied().unwrap_or_default()
     }
 }
 
@@ -97,6 +196,29 @@ impl Drop for Share {
             }
         }
     }
+}
+
+/// The bytes of an answer that is there as a whole, and is not small.
+fn large(answer: &Response) -> Option<usize> {
+    let bytes = answer.body().size_hint().exact()?;
+    usize::try_from(bytes)
+        .ok()
+        .filter(|bytes| *bytes > SMALL_ANSWER_BYTES)
+}
+
+/// The server drops a body when it has taken it, which is long before the last byte is
+/// written. So the share goes with the bytes.
+async fn held(share: Share, bytes: usize, answer: Response) -> Response {
+    let (head, body) = answer.into_parts();
+    let body = match to_bytes(body, bytes).await {
+        Ok(bytes) => Body::from(Bytes::from_owner(Held {
+            bytes,
+            _share: share,
+        })),
+        // What breaks does so for its client, too.
+        Err(error) => Body::from_stream(futures_util::stream::iter([Err::<Bytes, _>(error)])),
+    };
+    Response::from_parts(head, body)
 }
 
 #[cfg(test)]
@@ -128,7 +250,7 @@ mod tests {
 
     #[test]
     fn a_tenant_has_a_quarter_and_four_have_all() {
-        let room = Arc::new(Room::default());
+        let room = Arc::new(Room::of_bodies());
         let mut all = Vec::new();
         for id in 1..=4 {
             let (shares, status) = fill(&room, tenant(id), 8 * MIB);
@@ -143,11 +265,51 @@ mod tests {
 
     #[test]
     fn what_has_not_come_takes_next_to_nothing() {
-        let room = Arc::new(Room::default());
+        let room = Arc::new(Room::of_bodies());
         let dripping: Vec<Share> = (0..32).map(|_| room.take(tenant(1)).unwrap()).collect();
         assert_eq!(room.taken().all, 32 * MIN_SHARE_BYTES);
         let (shares, _) = fill(&room, tenant(1), 8 * MIB);
         assert_eq!(shares.len(), 7, "its own bodies still have room");
         drop(dripping);
+    }
+
+    fn answer(bytes: usize) -> Response {
+        Response::new(Body::from(vec![b'x'; bytes]))
+    }
+
+    /// As the server does it: the body is gone, and a part of its bytes is not written.
+    #[tokio::test]
+    async fn an_answer_has_its_room_until_its_last_byte_is_written() {
+        let room = Arc::new(Room::of_answers());
+        let held = room.hold(tenant(1), answer(8 * MIB)).await.unwrap();
+        assert_eq!(held.body().size_hint().exact(), Some(8 * 1024 * 1024));
+        let mut bytes = to_bytes(held.into_body(), 8 * MIB).await.unwrap();
+        let last = bytes.split_off(8 * MIB - 1);
+        drop(bytes);
+        assert_eq!(room.taken().all, 8 * MIB);
+        drop(last);
+        assert_eq!(room.taken().all, 0);
+        let small = room.hold(tenant(1), answer(SMALL_ANSWER_BYTES)).await;
+        assert_eq!(room.taken().all, 0, "it is in the connection's buffer");
+        drop(small);
+    }
+
+    #[tokio::test]
+    async fn answers_that_nobody_reads_leave_room_for_those_of_others() {
+        let room = Arc::new(Room::of_answers());
+        let mut unread = Vec::new();
+        for _ in 0..4 {
+            unread.push(room.hold(tenant(1), answer(8 * MIB)).await.unwrap());
+        }
+        let refused = room.hold(tenant(1), answer(8 * MIB)).await.unwrap_err();
+        assert_eq!(refused.status, 429);
+        assert!(refused.detail.contains("not read yet"), "{refused:?}");
+        unread.push(room.hold(tenant(2), answer(8 * MIB)).await.unwrap());
+        // What was done is said all the same, and counts.
+        unread.push(room.hold_anyway(tenant(1), answer(8 * MIB)).await);
+        assert_eq!(room.taken().of(tenant(1)), 40 * MIB);
+        unread.clear();
+        assert_eq!(room.taken().all, 0);
+        assert!(room.taken().of.is_empty());
     }
 }
