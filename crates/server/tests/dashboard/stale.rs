@@ -138,7 +138,7 @@ async fn of_the_tenant(world: &World, key: &str, destination: &str) -> Vec<Open>
             key: key.to_owned(),
             change: json!({"limits": {"per_second": 3}}),
             by_now: "per_second is 3",
-            fields: vec![("per_second", "7")],
+            fields: vec![("per_second", "2")],
         },
     ]
 }

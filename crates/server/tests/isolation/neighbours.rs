@@ -110,6 +110,7 @@ pub(crate) async fn reads_that_hang_hold_up_no_events_and_no_sign_in(world: &Wor
     let waited = timeout(SOON, soon).await;
     waited.expect("others do not wait for what hangs");
     reading.abort_all();
+    while reading.join_next().await.is_some() {}
     drop(lock);
     // Those who went away have left the line.
     assert_eq!(reads(world, &world.ours).await, 200);

@@ -64,8 +64,8 @@ pub(crate) async fn standings_are_the_own_and_say_what_binds(world: &World) {
     );
     assert!(explained["backlog"].as_u64().unwrap() >= 21, "{explained}");
     assert!(explained["oldest_since"].is_string(), "{explained}");
-    let ten = json!({"limits": {"per_second": 10}});
-    ask(world, ours, Method::PATCH, &path, ten).await;
+    let two = json!({"limits": {"per_second": 2}});
+    ask(world, ours, Method::PATCH, &path, two).await;
     // SQLite holds it until the millisecond of the change is over.
     let explained = loop {
         let explained = explain().await;
@@ -73,8 +73,8 @@ pub(crate) async fn standings_are_the_own_and_say_what_binds(world: &World) {
             break explained;
         }
     };
-    assert_eq!(explained["limit"], "10/second");
-    assert_eq!(explained["configured_per_second"], 10.0);
+    assert_eq!(explained["limit"], "2/second");
+    assert_eq!(explained["configured_per_second"], 2.0);
     // Nobody sends, so nobody can say.
     assert_eq!(explained["drains_in_seconds"], Value::Null);
 

@@ -82,7 +82,11 @@ fn workers_can_have_a_role_of_their_own() {
             }
         }
     }
-    let build = combined("rights of the role for workers", "base", &["worker-role"]);
+    let build = combined(
+        "rights of the role for workers",
+        "base",
+        &["operator", "worker-role"],
+    );
     for (role, pod) in build.roles() {
         let variables = pod.before().iter().flat_map(|one| list(&one["env"]));
         let given = variables.filter(|one| one["name"] == "PACELINE_WORKER_ROLE");
