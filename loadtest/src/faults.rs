@@ -3,14 +3,20 @@
 use std::time::Duration;
 
 use adapters::shell::{self, QueueCommand};
-use anyhow::Context;
+use anyhow::{Context, bail};
 use domain::time::Timestamp;
 use rustix::process::Signal;
 use server::trial::{Children, Distributed, SharedParts};
+use sqlx::{Connection, PgConnection};
 use tokio::time::Instant;
+use uuid::Uuid;
+
+/// What a request on the loopback may take, in microseconds.
+pub(crate) const LOOPBACK: i64 = 50_000;
 
 /// How long a worker stands still: far longer than a request takes, so that what it sends
-/// when it goes on is told from what others sent meanwhile.
+/// when it goes on is told from what others sent meanwhile, and than a worker lets pass
+/// between two heartbeats, by which it is known.
 const STOPPED: Duration = Duration::from_secs(3);
 
 /// One thing that goes wrong.
@@ -69,6 +75,8 @@ impl Fault {
 /// A worker stood still.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Stopped {
+    /// Its id in the ledger.
+    pub(crate) worker: Uuid,
     /// Since when at the latest, by the store's clock.
     pub(crate) stopped_at: Timestamp,
     /// Until when at the earliest, by the receivers' clock.
@@ -107,16 +115,41 @@ pub(crate) async fn commit(
 async fn stop_worker(stage: &Distributed) -> anyhow::Result<Stopped> {
     let mut workers = stage.children.all.iter();
     let worker = workers.find(|child| child.role == "worker");
-    let worker = worker.context("there is no worker to stop")?;
-    worker.signal(Signal::STOP)?;
+    let process = worker.context("there is no worker to stop")?;
+    process.signal(Signal::STOP)?;
     let stopped_at = stage.trial.now().await;
     tokio::time::sleep(STOPPED).await;
+    let stopped = match stopped_at {
+        Ok(at) => silent_since(at, &stage.shared.database_url)
+            .await
+            .map(|worker| (worker, at)),
+        Err(error) => Err(error),
+    };
     let went_on_at = Timestamp::from_micros(stage.trial.receiver.clock());
-    worker.signal(Signal::CONT)?;
+    process.signal(Signal::CONT)?;
+    let (worker, stopped_at) = stopped?;
     Ok(Stopped {
-        stopped_at: stopped_at?,
+        worker,
+        stopped_at,
         went_on_at,
     })
+}
+
+/// The one worker without a heartbeat since then.
+async fn silent_since(at: Timestamp, database_url: &str) -> anyhow::Result<Uuid> {
+    let connection = PgConnection::connect(database_url).await;
+    let mut connection = connection.context("look for the worker that stands still")?;
+    let silent = "select id from workers where not retired and micros(seen_at) <= $1";
+    let silent: Vec<Uuid> = sqlx::query_scalar(silent)
+        .bind(at.as_micros())
+        .fetch_all(&mut connection)
+        .await
+        .context("look for the worker that stands still")?;
+    connection.close().await.context("leave Postgres")?;
+    match silent.as_slice() {
+        [one] => Ok(*one),
+        some => bail!("{} workers stand still, not one", some.len()),
+    }
 }
 
 /// A limit of 1 would be cut to a pause.

@@ -17,7 +17,6 @@ use std::process::{ExitCode, Stdio};
 use anyhow::{Context, ensure};
 use serde::Serialize;
 use server::trial::WHOLE_WINDOWS;
-use tempfile::TempDir;
 use tokio::process::Command;
 
 use crate::run::report::Report;
@@ -120,22 +119,30 @@ impl Cell {
 }
 
 /// Runs them one after the other, and prints one table; of several rounds, the worst of
-/// each too.
+/// each too. Each says its row as it ends, and one that fails leaves the others.
 pub(crate) async fn run(args: Args, program: PathBuf) -> anyhow::Result<ExitCode> {
     if args.faults {
         return faults::run(&args, &program).await;
     }
-    let folder = tempfile::tempdir().context("make a folder for reports")?;
     let cells = args.cells();
     ensure!(!cells.is_empty(), "nothing is left to measure");
     let mut measured = Vec::new();
     for run in 1..=args.runs {
         for cell in cells.iter().copied() {
-            let report = args.measure((run, cell), &program, &folder).await?;
-            measured.push(Measured::new((run, cell), &report));
+            let one = match args.measure((run, cell), &program).await {
+                Ok(report) => Measured::new((run, cell), args.windows, &report),
+                Err(error) => Measured::failed((run, cell), args.windows, format!("{error:#}")),
+            };
+            say(&one.line(args.least_share))?;
+            measured.push(one);
         }
     }
     show(&measured, args.least_share, args.json)
+}
+
+/// To whoever waits for the table.
+fn say(text: &str) -> anyhow::Result<()> {
+    writeln!(std::io::stderr().lock(), "{text}").context("print")
 }
 
 impl Args {
@@ -191,19 +198,13 @@ impl Args {
     }
 
     /// Makes one run. Whether limits held is for us to say, and its exit code does.
-    async fn measure(
-        &self,
-        (run, cell): (u32, Cell),
-        program: &PathBuf,
-        folder: &TempDir,
-    ) -> anyhow::Result<Report> {
+    async fn measure(&self, (run, cell): (u32, Cell), program: &PathBuf) -> anyhow::Result<Report> {
         let arguments = self.arguments(cell);
         let name = arguments.join(" ");
         let of = self.runs;
-        writeln!(
-            std::io::stderr().lock(),
-            "{run} of {of}: loadtest run {name}"
-        )?;
+        say(&format!("{run} of {of}: loadtest run {name}"))?;
+        // Its own: no other run's report is taken for this one's.
+        let folder = tempfile::tempdir().context("make a folder for a report")?;
         let summary = folder.path().join("report.json");
         let ours = std::env::current_exe().context("find this program")?;
         let mut command = Command::new(ours);
@@ -219,7 +220,6 @@ impl Args {
         );
         let text = std::fs::read_to_string(&summary);
         let text = text.with_context(|| format!("{name}: it left no report"))?;
-        std::fs::remove_file(&summary).context("remove a report")?;
         serde_json::from_str(&text).context("read a run's report")
     }
 

@@ -57,7 +57,6 @@ mod crowd;
 mod decision;
 mod group;
 mod meter;
-mod past;
 mod plan;
 mod round;
 mod start;
@@ -71,7 +70,6 @@ pub use decision::{Blocked, Decision, Look, Slot};
 pub use group::{GROUP_LEAD, Group, Member};
 pub use meter::Meter;
 use meter::{BUCKET_STARTS_MAX, counted_starts};
-pub use past::Past;
 pub use plan::{Gate, Opening, openings};
 pub use round::{Candidate, Decided, Round, round};
 pub use start::{

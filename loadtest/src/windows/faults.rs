@@ -1,20 +1,27 @@
 //! `loadtest windows --faults`: the same limits, each through one fault in the middle of a
 //! run of its own, with real servers and processes.
 //!
-//! Receivers judge windows of the whole period, and every event has to arrive. What a
-//! worker had claimed when SIGSTOP came, and sent when it went on, nobody could have held
-//! back: it is counted as held, by the ledger, and the windows are judged without it; how
-//! many arrivals are early with it is shown beside.
+//! Receivers judge windows of the whole period, and every event has to arrive. They are
+//! threads of this program, and not a process of their own as in the other runs.
+//!
+//! A worker that goes on after SIGSTOP looks at the clock before each first byte: what it
+//! may not send any more it records as `not_sent`. Only what had been claimed so lately that
+//! the look may have been before the stop, and what was on its way, nobody could have held
+//! back. That arrives as the worker goes on, and is counted as held, by the ledger: of that
+//! worker, claimed within its bound before the stop, and there within what a request on the
+//! loopback takes. The windows are judged without it; how many arrivals are early with it is
+//! shown beside.
 
 use std::collections::HashMap;
-use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use domain::compliance::{Stalls, USUAL_MARGIN};
+use domain::admission::MAX_CLAIM_TO_SEND;
+use domain::compliance::{ArrivalVerdict, Stalls, USUAL_MARGIN};
 use domain::policy::LimitSettings;
+use domain::time::Timestamp;
 use serde::Serialize;
 use server::output;
 use server::receiver::Arrival;
@@ -23,9 +30,9 @@ use sqlx::{Connection, PgConnection};
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::measured::{Verdict, exit_code, or_dash};
-use super::{Args, Cell};
-use crate::faults::{self, EACH, Fault, Stopped};
+use super::measured::{Verdict, exit_code, line, or_dash};
+use super::{Args, Cell, say};
+use crate::faults::{self, EACH, Fault, LOOPBACK, Stopped};
 use crate::run::judging::margins;
 use crate::run::settings::{Limit, Size};
 
@@ -40,8 +47,20 @@ struct Suffered {
     fault: &'static str,
     #[serde(flatten)]
     cell: Cell,
+    /// Nothing where the run itself failed.
     #[serde(flatten)]
     seen: Seen,
+    /// Why it did.
+    failed: Option<String>,
+}
+
+impl Suffered {
+    const fn verdict(&self) -> Verdict {
+        match self.failed {
+            Some(_) => Verdict::NotJudged,
+            None => self.seen.verdict(),
+        }
+    }
 }
 
 /// What it came to.
@@ -79,9 +98,26 @@ impl Seen {
             Verdict::Kept
         }
     }
+
+    /// What one receiver got: all of it, and without what was held, by the same judge.
+    fn receive(
+        &mut self,
+        judge: impl Fn(&[Timestamp]) -> ArrivalVerdict,
+        (all, unheld): (&[Timestamp], &[Timestamp]),
+    ) {
+        let received = judge(unheld);
+        self.held += (all.len() - unheld.len()) as u64;
+        self.early_with_held += judge(all).unexplained.early_starts();
+        self.early_arrivals += received.unexplained.early_starts();
+        self.explained_arrivals += received.explained();
+        let windows = received.unexplained.limits.iter();
+        let fullest = windows.map(|window| window.sliding.starts).max();
+        self.at_receiver = self.at_receiver.max(fullest.unwrap_or(0));
+    }
 }
 
-/// Runs them one after the other, and prints one table.
+/// Runs them one after the other, and prints one table. Each says its row as it ends, and
+/// one that fails leaves the others.
 pub(super) async fn run(args: &Args, program: &Path) -> anyhow::Result<ExitCode> {
     let servers = Servers::from_environment()?;
     let trials = trials(args);
@@ -94,16 +130,22 @@ pub(super) async fn run(args: &Args, program: &Path) -> anyhow::Result<ExitCode>
         for (cell, fault) in trials.iter().copied() {
             let (of, fault_name) = (args.runs, fault.name());
             let (limit, answer_ms) = (cell.limit, cell.answer_ms);
-            writeln!(
-                std::io::stderr().lock(),
+            say(&format!(
                 "{run} of {of}: {fault_name}, {limit}, answers after {answer_ms} ms"
-            )?;
-            suffered.push(Suffered {
+            ))?;
+            let (seen, failed) = match measure(args, (cell, fault), (program, &servers)).await {
+                Ok(seen) => (seen, None),
+                Err(error) => (Seen::default(), Some(format!("{error:#}"))),
+            };
+            let one = Suffered {
                 run,
                 fault: fault_name,
                 cell,
-                seen: measure(args, (cell, fault), (program, &servers)).await?,
-            });
+                seen,
+                failed,
+            };
+            say(&line(&HEADER, &row(&one)))?;
+            suffered.push(one);
         }
     }
     if args.json {
@@ -111,7 +153,7 @@ pub(super) async fn run(args: &Args, program: &Path) -> anyhow::Result<ExitCode>
     } else {
         output::line(&table(&suffered))?;
     }
-    Ok(exit_code(suffered.iter().map(|one| one.seen.verdict())))
+    Ok(exit_code(suffered.iter().map(Suffered::verdict)))
 }
 
 /// Each of the distributed size with each fault.
@@ -192,7 +234,6 @@ async fn judge(stage: &Distributed, stopped: Option<Stopped>) -> anyhow::Result<
     let mut seen = Seen::default();
     for one in &verdict.destinations {
         seen.early_starts += one.early_starts;
-        seen.early_with_held += one.at_receiver.early_arrivals;
         seen.lost += one.events.saturating_sub(one.events_arrived);
         for window in &one.windows {
             seen.allowed = seen.allowed.max(window.bound);
@@ -209,14 +250,13 @@ async fn judge(stage: &Distributed, stopped: Option<Stopped>) -> anyhow::Result<
         None => None,
     };
     for (number, placed) in (0_u32..).zip(&trial.placed) {
-        let mut read_at = Vec::new();
+        let (mut all, mut unheld) = (Vec::new(), Vec::new());
         let arrivals = record.arrivals.iter();
         for arrival in arrivals.filter(|arrival| arrival.destination == number) {
+            all.push(arrival.read_at());
             let held = held.as_mut();
-            if held.is_some_and(|held| held.has(placed.id.0, arrival)) {
-                seen.held += 1;
-            } else {
-                read_at.push(arrival.read_at());
+            if !held.is_some_and(|held| held.has(placed.id.0, arrival)) {
+                unheld.push(arrival.read_at());
             }
         }
         let margin = margins.get(&placed.id).copied().unwrap_or(USUAL_MARGIN);
@@ -227,12 +267,8 @@ async fn judge(stage: &Distributed, stopped: Option<Stopped>) -> anyhow::Result<
             window_percent: WHOLE_WINDOWS,
         };
         let history = trial.history(placed.id).await?;
-        let received = receivers.judge(&history, &read_at);
-        seen.early_arrivals += received.unexplained.early_starts();
-        seen.explained_arrivals += received.explained();
-        let windows = received.unexplained.limits.iter();
-        let fullest = windows.map(|window| window.sliding.starts).max();
-        seen.at_receiver = seen.at_receiver.max(fullest.unwrap_or(0));
+        let judge = |read_at: &[Timestamp]| receivers.judge(&history, read_at);
+        seen.receive(judge, (&all, &unheld));
     }
     Ok(seen)
 }
@@ -240,15 +276,27 @@ async fn judge(stage: &Distributed, stopped: Option<Stopped>) -> anyhow::Result<
 /// What had been claimed when a worker was stopped.
 struct Held {
     stopped: Stopped,
-    /// By destination and event: how often it had been claimed and has not been seen yet.
-    claimed: HashMap<(Uuid, Uuid), u32>,
+    /// By destination and event.
+    claimed: HashMap<(Uuid, Uuid), Claimed>,
 }
 
-/// Attempts that had been claimed by then and were sent. By the claim: a start is dated
-/// when its first byte has gone, which of these is after the stop.
+/// An event's claims before the stop.
+#[derive(Debug, Clone, Copy, Default)]
+struct Claimed {
+    /// How many of them have not been seen yet.
+    left: u32,
+    /// One may have passed its last look at the clock before the stop.
+    may_be_held: bool,
+}
+
+/// Attempts that had been claimed by then and were sent, and whether the stopped worker did
+/// so within its bound. By the claim: a start is dated when its first byte has gone, which
+/// of these is after the stop.
 const CLAIMED: &str = "
     -- claimed_before_a_stop
-    select destination_id, event_id from attempts
+    select destination_id, event_id,
+        coalesce(worker_id = $2 and micros(claimed_at) >= $3, false) as may_be_held
+    from attempts
     where micros(claimed_at) <= $1 and state <> 'not_sent' and carried_by is null
 ";
 
@@ -256,8 +304,12 @@ impl Held {
     async fn by(stopped: Stopped, database_url: &str) -> anyhow::Result<Self> {
         let connection = PgConnection::connect(database_url).await;
         let mut connection = connection.context("look at the ledger")?;
-        let rows: Vec<(Uuid, Uuid)> = sqlx::query_as(CLAIMED)
+        // The stop is known to have been before then, by hardly more than a statement.
+        let lately = stopped.stopped_at - MAX_CLAIM_TO_SEND;
+        let rows: Vec<(Uuid, Uuid, bool)> = sqlx::query_as(CLAIMED)
             .bind(stopped.stopped_at.as_micros())
+            .bind(stopped.worker)
+            .bind(lately.as_micros() - LOOPBACK)
             .fetch_all(&mut connection)
             .await
             .context("look at the ledger")?;
@@ -265,70 +317,88 @@ impl Held {
         Ok(Self::of(stopped, rows))
     }
 
-    fn of(stopped: Stopped, rows: impl IntoIterator<Item = (Uuid, Uuid)>) -> Self {
-        let mut claimed: HashMap<(Uuid, Uuid), u32> = HashMap::new();
-        for key in rows {
-            *claimed.entry(key).or_default() += 1;
+    fn of(stopped: Stopped, rows: impl IntoIterator<Item = (Uuid, Uuid, bool)>) -> Self {
+        let mut claimed: HashMap<(Uuid, Uuid), Claimed> = HashMap::new();
+        for (destination, event, may_be_held) in rows {
+            let one = claimed.entry((destination, event)).or_default();
+            one.left += 1;
+            one.may_be_held |= may_be_held;
         }
         Self { stopped, claimed }
     }
 
-    /// Whether the next arrival, in the order of their times, is of an attempt that had
-    /// been claimed by then, and came after the worker went on.
+    /// Whether the next arrival, in the order of their times, is of an attempt that nobody
+    /// could have held back, and came as the worker went on.
     fn has(&mut self, destination: Uuid, arrival: &Arrival) -> bool {
-        let left = (arrival.event).and_then(|event| self.claimed.get_mut(&(destination, event)));
-        let Some(left) = left.filter(|left| **left > 0) else {
+        let one = (arrival.event).and_then(|event| self.claimed.get_mut(&(destination, event)));
+        let Some(one) = one.filter(|one| one.left > 0) else {
             return false;
         };
-        *left -= 1;
-        arrival.read_at() >= self.stopped.went_on_at
+        one.left -= 1;
+        let went_on = self.stopped.went_on_at.as_micros();
+        let as_it_went_on = went_on..=went_on + LOOPBACK;
+        one.may_be_held && as_it_went_on.contains(&arrival.read_at().as_micros())
     }
 }
 
+/// What [`row`] has.
+const HEADER: [&str; 15] = [
+    "run",
+    "fault",
+    "schedulers + workers",
+    "limit",
+    "destinations",
+    "answers after ms",
+    "allowed",
+    "at receiver",
+    "in ledger",
+    "early",
+    "explained",
+    "held",
+    "early with held",
+    "lost",
+    "verdict",
+];
+
 fn table(suffered: &[Suffered]) -> String {
-    let header = [
-        "run",
-        "fault",
-        "schedulers + workers",
-        "limit",
-        "destinations",
-        "answers after ms",
-        "allowed",
-        "at receiver",
-        "in ledger",
-        "early",
-        "explained",
-        "held",
-        "early with held",
-        "lost",
-        "verdict",
-    ];
-    let rows = suffered.iter().map(|one| {
-        let (cell, seen) = (&one.cell, &one.seen);
-        vec![
-            one.run.to_string(),
-            one.fault.to_owned(),
-            cell.processes(),
-            cell.limit.to_string(),
-            cell.destinations.to_string(),
-            cell.answer_ms.to_string(),
-            or_dash(seen.allowed),
-            seen.at_receiver.to_string(),
-            or_dash(seen.in_ledger),
-            (seen.early_arrivals + seen.early_starts).to_string(),
-            seen.explained_arrivals.to_string(),
-            seen.held.to_string(),
-            seen.early_with_held.to_string(),
-            seen.lost.to_string(),
-            seen.verdict().as_str().to_owned(),
-        ]
-    });
-    output::table(&header, rows).to_string()
+    let mut text = output::table(&HEADER, suffered.iter().map(row)).to_string();
+    for one in suffered {
+        if let Some(why) = &one.failed {
+            text.push_str(&format!(
+                "\nNOT JUDGED: {}, {} at {} ms: {why}",
+                one.fault, one.cell.limit, one.cell.answer_ms
+            ));
+        }
+    }
+    text
+}
+
+fn row(one: &Suffered) -> Vec<String> {
+    let (cell, seen) = (&one.cell, &one.seen);
+    vec![
+        one.run.to_string(),
+        one.fault.to_owned(),
+        cell.processes(),
+        cell.limit.to_string(),
+        cell.destinations.to_string(),
+        cell.answer_ms.to_string(),
+        or_dash(seen.allowed),
+        seen.at_receiver.to_string(),
+        or_dash(seen.in_ledger),
+        (seen.early_arrivals + seen.early_starts).to_string(),
+        seen.explained_arrivals.to_string(),
+        seen.held.to_string(),
+        seen.early_with_held.to_string(),
+        seen.lost.to_string(),
+        one.verdict().as_str().to_owned(),
+    ]
 }
 
 #[cfg(test)]
 mod tests {
-    use domain::time::Timestamp;
+    use domain::compliance::{InForce, Stall};
+    use domain::destination::DestinationState;
+    use server::trial::{judge_received, per_second};
 
     use super::super::tests::args;
     use super::*;
@@ -363,18 +433,25 @@ mod tests {
     }
 
     #[test]
-    fn only_what_had_been_claimed_and_came_after_the_stop_was_held() {
+    fn only_what_nobody_could_hold_back_and_came_as_the_worker_went_on_was_held() {
         let at = Timestamp::from_millis;
         let stopped = Stopped {
+            worker: Uuid::from_u128(9),
             stopped_at: at(1_000),
             went_on_at: at(4_000),
         };
         let (here, elsewhere) = (Uuid::from_u128(1), Uuid::from_u128(2));
         let event = Uuid::from_u128;
-        let mut held = Held::of(
-            stopped,
-            [(here, event(1)), (here, event(2)), (elsewhere, event(3))],
-        );
+        let claimed = [
+            (here, event(1), true),
+            (here, event(2), true),
+            (elsewhere, event(3), true),
+            (here, event(5), false),
+            (here, event(6), true),
+            (here, event(7), false),
+            (here, event(7), true),
+        ];
+        let mut held = Held::of(stopped, claimed);
         let mut has = |number, ms: u64| {
             let arrival = Arrival {
                 destination: 0,
@@ -390,6 +467,58 @@ mod tests {
         assert!(!has(2, 4_002), "once");
         assert!(!has(3, 4_001), "of another destination");
         assert!(!has(4, 4_001), "it was claimed later");
+        assert!(!has(5, 4_001), "of another worker, or claimed long before");
+        assert!(!has(6, 4_051), "the worker went on long before");
+        assert!(!has(7, 900), "another worker's attempt");
+        assert!(has(7, 4_050), "and the one that was held");
+    }
+
+    #[test]
+    fn what_is_early_with_the_held_ones_is_judged_by_the_same_receivers() {
+        let at = Timestamp::from_millis;
+        let history = [InForce::new(
+            at(0),
+            &per_second(2),
+            DestinationState::Active,
+        )];
+        let stalls = [Stall {
+            from: at(0),
+            until: at(40),
+        }];
+        let seen = |margin_ms, unheld: &[i64]| {
+            let margin = Duration::from_millis(margin_ms);
+            let stalls = Stalls::longer_than(margin, stalls);
+            let mut seen = Seen::default();
+            let all = [40, 40, 1_000, 1_000].map(at);
+            let unheld: Vec<_> = unheld.iter().map(|ms| at(*ms)).collect();
+            seen.receive(
+                |read_at| judge_received(&history, read_at, (&stalls, WHOLE_WINDOWS)),
+                (&all, &unheld),
+            );
+            (seen.early_arrivals, seen.early_with_held, seen.held)
+        };
+        let all = [40, 40, 1_000, 1_000];
+        assert_eq!(seen(2, &all), (0, 0, 0), "the stall explains both");
+        assert_eq!(seen(50, &all), (2, 2, 0), "or neither");
+        assert_eq!(seen(50, &all[..2]), (0, 2, 2));
+    }
+
+    #[test]
+    fn a_run_that_failed_is_a_row_and_says_why() {
+        let args = args(&["--faults", "--limits", "10/s", "--answer-ms", "0"]);
+        let (cell, fault) = trials(&args)[0];
+        let failed = Suffered {
+            run: 1,
+            fault: fault.name(),
+            cell,
+            seen: Seen::default(),
+            failed: Some("2 workers stand still, not one".to_owned()),
+        };
+        assert_eq!(failed.verdict(), Verdict::NotJudged);
+        assert!(line(&HEADER, &row(&failed)).ends_with("verdict NOT JUDGED"));
+        let text = table(&[failed]);
+        let said = "NOT JUDGED: kill-worker, 10/s at 0 ms: 2 workers stand still, not one";
+        assert!(text.contains(said), "{text}");
     }
 
     #[test]

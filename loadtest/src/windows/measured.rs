@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use serde::Serialize;
 use server::output;
+use server::trial::WHOLE_WINDOWS;
 
 use super::Cell;
 use crate::run::report::Report;
@@ -17,6 +18,8 @@ pub(super) struct Measured {
     run: u32,
     #[serde(flatten)]
     cell: Cell,
+    /// Windows of which part of each period were judged, in per cent.
+    window_percent: u32,
     /// What a window may hold.
     allowed: Option<u64>,
     /// The fullest one at a receiver, less what its own stalls explain.
@@ -25,7 +28,7 @@ pub(super) struct Measured {
     in_whole_period: Option<u64>,
     /// The fullest one of the ledger.
     in_ledger: Option<u64>,
-    /// Of the destination that got the least of its limit.
+    /// Of the destination that got the least of its limit; `None` where it is not known.
     share_percent: Option<f64>,
     /// Arrivals beyond the limit; `None` where they could not be judged.
     early_arrivals: Option<u64>,
@@ -36,6 +39,8 @@ pub(super) struct Measured {
     /// The first places that were over, in words.
     over: Vec<String>,
     arrivals: u64,
+    /// Why there is nothing of it: the run itself failed.
+    failed: Option<String>,
 }
 
 /// Of its limit, in per cent, what a window of the whole period may hold beside other
@@ -75,7 +80,7 @@ impl Verdict {
 }
 
 impl Measured {
-    pub(super) fn new((run, cell): (u32, Cell), report: &Report) -> Self {
+    pub(super) fn new((run, cell): (u32, Cell), window_percent: u32, report: &Report) -> Self {
         let whole = |name| report.metric(name).map(|count| count as u64);
         let listed = &report.destinations;
         let over = listed.iter().flat_map(|one| &one.at_receiver.over);
@@ -83,6 +88,7 @@ impl Measured {
         Self {
             run,
             cell,
+            window_percent,
             allowed: listed.iter().filter_map(|one| one.bound).max(),
             at_receiver: at_receiver.max().unwrap_or(0),
             in_whole_period: whole("fullest_whole_window"),
@@ -93,7 +99,33 @@ impl Measured {
             explained_arrivals: whole("explained_arrivals").unwrap_or(0),
             over: over.map(ToString::to_string).collect(),
             arrivals: whole("requests").unwrap_or(0),
+            failed: None,
         }
+    }
+
+    /// One that failed.
+    pub(super) fn failed((run, cell): (u32, Cell), window_percent: u32, why: String) -> Self {
+        Self {
+            run,
+            cell,
+            window_percent,
+            allowed: None,
+            at_receiver: 0,
+            in_whole_period: None,
+            in_ledger: None,
+            share_percent: None,
+            early_arrivals: None,
+            early_starts: None,
+            explained_arrivals: 0,
+            over: Vec::new(),
+            arrivals: 0,
+            failed: Some(why),
+        }
+    }
+
+    /// Its row in a line.
+    pub(super) fn line(&self, least_share: f64) -> String {
+        line(&HEADER, &row(self, least_share))
     }
 
     fn verdict(&self, least_share: f64) -> Verdict {
@@ -101,16 +133,22 @@ impl Measured {
             Limit::Per(_, period) if period.duration().as_secs() > 1 => least_share + 1.0,
             Limit::Per(..) | Limit::Unlimited => least_share,
         };
-        let share = self.share_percent.unwrap_or(0.0);
         let over = [self.early_arrivals, self.early_starts];
-        match self.explained_arrivals {
+        match (self.share_percent, self.explained_arrivals) {
             _ if over.contains(&None) => Verdict::NotJudged,
             _ if over.iter().flatten().any(|over| *over > 0) => Verdict::Over,
             _ if self.whole_period_is_over() => Verdict::Over,
-            _ if share < least => Verdict::Under,
-            1.. => Verdict::Explained,
-            0 => Verdict::Kept,
+            _ if self.arrivals == 0 || !self.knows_whole_periods() => Verdict::NotJudged,
+            (None, _) => Verdict::NotJudged,
+            (Some(share), _) if share < least => Verdict::Under,
+            (Some(_), 1..) => Verdict::Explained,
+            (Some(_), 0) => Verdict::Kept,
         }
+    }
+
+    /// Beside shorter windows, the ones of the whole period have to be known too.
+    fn knows_whole_periods(&self) -> bool {
+        self.window_percent >= WHOLE_WINDOWS || self.in_whole_period.is_some()
     }
 
     /// What a window of the whole period may hold where shorter ones are judged: the
@@ -189,27 +227,35 @@ fn worst(measured: &[Measured], least_share: f64) -> Vec<&Measured> {
     firsts.filter_map(of).collect()
 }
 
+/// What [`row`] has.
+const HEADER: [&str; 15] = [
+    "run",
+    "size",
+    "schedulers + workers",
+    "limit",
+    "destinations",
+    "answers after ms",
+    "allowed",
+    "at receiver",
+    "in whole period",
+    "in ledger",
+    "early",
+    "explained",
+    "share %",
+    "arrivals",
+    "verdict",
+];
+
 fn table<'a>(measured: impl Iterator<Item = &'a Measured> + Clone, least_share: f64) -> String {
-    let header = [
-        "run",
-        "size",
-        "schedulers + workers",
-        "limit",
-        "destinations",
-        "answers after ms",
-        "allowed",
-        "at receiver",
-        "in whole period",
-        "in ledger",
-        "early",
-        "explained",
-        "share %",
-        "arrivals",
-        "verdict",
-    ];
     let mut text =
-        output::table(&header, measured.clone().map(|one| row(one, least_share))).to_string();
+        output::table(&HEADER, measured.clone().map(|one| row(one, least_share))).to_string();
     for one in measured {
+        if let Some(why) = &one.failed {
+            text.push_str(&format!(
+                "\nNOT JUDGED: {} at {} ms: {why}",
+                one.cell.limit, one.cell.answer_ms
+            ));
+        }
         if one.whole_period_is_over() {
             text.push_str(&format!(
                 "\nOVER: {} at {} ms: {} arrivals within a whole period, {} allowed",
@@ -250,6 +296,13 @@ fn row(one: &Measured, least_share: f64) -> Vec<String> {
     ]
 }
 
+/// A row in a line, for whoever waits for the table.
+pub(super) fn line(header: &[&str], row: &[String]) -> String {
+    let cells = header.iter().zip(row);
+    let cells = cells.map(|(name, value)| format!("{name} {value}"));
+    cells.collect::<Vec<_>>().join(", ")
+}
+
 pub(super) fn or_dash(value: Option<u64>) -> String {
     value.map_or("–".to_owned(), |value| value.to_string())
 }
@@ -269,6 +322,7 @@ mod tests {
                 destinations: 1,
                 answer_ms: 0,
             },
+            window_percent: WHOLE_WINDOWS,
             allowed: Some(10),
             at_receiver: 20,
             in_whole_period: None,
@@ -279,6 +333,7 @@ mod tests {
             explained_arrivals: explained,
             over: vec!["20 arrivals".to_owned()],
             arrivals: 100,
+            failed: None,
         }
     }
 
@@ -297,14 +352,9 @@ mod tests {
         assert_eq!(verdict([0, 0], 5, Some(99.0)), Verdict::Explained);
         assert_eq!(verdict([0, 0], 0, Some(98.5)), Verdict::Kept);
         assert_eq!(verdict([0, 0], 0, Some(98.4)), Verdict::Under);
-        assert_eq!(verdict([0, 0], 0, None), Verdict::Under);
+        assert_eq!(verdict([1, 0], 0, None), Verdict::Over);
         let minute = measured("100/min", [0, 0], 0, Some(99.0));
         assert_eq!(minute.verdict(98.5), Verdict::Under);
-        let unjudged = Measured {
-            early_starts: None,
-            ..measured("10/s", [0, 0], 0, Some(99.0))
-        };
-        assert_eq!(unjudged.verdict(98.5), Verdict::NotJudged);
         let fails = [Verdict::Under, Verdict::Over, Verdict::NotJudged];
         assert!(!fails.into_iter().any(Verdict::holds));
         let over = measured("10/s", [1, 0], 0, Some(99.0));
@@ -313,9 +363,56 @@ mod tests {
     }
 
     #[test]
+    fn what_is_not_known_is_not_kept_whatever_share_is_asked_for() {
+        let kept = || measured("10/s", [0, 0], 0, Some(99.0));
+        assert_eq!(kept().verdict(0.0), Verdict::Kept);
+        let unknown = [
+            Measured {
+                early_starts: None,
+                ..kept()
+            },
+            Measured {
+                arrivals: 0,
+                ..kept()
+            },
+            Measured {
+                share_percent: None,
+                ..kept()
+            },
+            Measured {
+                window_percent: 97,
+                ..kept()
+            },
+        ];
+        for one in unknown {
+            assert_eq!(one.verdict(0.0), Verdict::NotJudged, "{one:?}");
+        }
+        let whole_too = Measured {
+            window_percent: 97,
+            in_whole_period: Some(10),
+            ..kept()
+        };
+        assert_eq!(whole_too.verdict(0.0), Verdict::Kept);
+    }
+
+    #[test]
+    fn a_run_that_failed_is_a_row_and_says_why() {
+        let cell = measured("10/s", [0, 0], 0, None).cell;
+        let failed = Measured::failed((2, cell), WHOLE_WINDOWS, "it left no report".to_owned());
+        assert_eq!(failed.verdict(0.0), Verdict::NotJudged);
+        let line = failed.line(0.0);
+        assert!(line.starts_with("run 2, size embedded"), "{line}");
+        assert!(line.ends_with("verdict NOT JUDGED"), "{line}");
+        let text = table(std::iter::once(&failed), 0.0);
+        let said = "NOT JUDGED: 10/s at 0 ms: it left no report";
+        assert!(text.contains(said), "{text}");
+    }
+
+    #[test]
     fn beside_other_work_a_whole_period_may_hold_three_per_cent_more() {
         let verdict = |allowed, in_whole_period| {
             let measured = Measured {
+                window_percent: 97,
                 allowed: Some(allowed),
                 in_whole_period: Some(in_whole_period),
                 ..measured("10/s", [0, 0], 0, Some(99.0))

@@ -1,10 +1,11 @@
 //! What destinations use of their limits and what waits there, all read in one
 //! statement: one snapshot, so no permit slips from one list to another. It is as long
-//! as the policies of the run need ([`domain::admission::Past`]).
+//! as the policies of the run need ([`past::Past`]).
 
 mod due;
 mod everything;
 mod owed;
+mod past;
 mod starts;
 mod statement;
 

@@ -17,6 +17,9 @@ const COARSE: LimitSettings = LimitSettings {
     ..LimitSettings::EXACT
 };
 
+/// Starts in an hour that are counted in buckets.
+const COARSE_HOUR: u32 = 3_000;
+
 /// Windows so long that nothing leaves one between two looks, with the starts that are
 /// read of [`fill`]'s.
 const KINDS: [(LimitSettings, usize); 4] = [
@@ -107,18 +110,19 @@ async fn a_destination_reads_the_same_whatever_is_read_beside_it() {
     }
 }
 
-/// How many permits the first of these gets in one run of all.
-async fn admitted(database: &Database, destinations: &[DestinationId]) -> usize {
+/// How many permits each of these gets in one run of all.
+async fn admitted(database: &Database, destinations: &[DestinationId]) -> Vec<usize> {
     let run = |destination: &DestinationId| Run {
         destination: *destination,
         republish: false,
     };
     let runs: Vec<Run> = destinations.iter().map(run).collect();
     let admitted = database.store.admit(&runs, &Room::of(u32::MAX)).await;
-    match &admitted.unwrap().results[0] {
+    let permits = |result: &RunResult| match result {
         RunResult::Decided { permits, .. } => permits.len(),
         RunResult::Skipped | RunResult::Gone => 0,
-    }
+    };
+    admitted.unwrap().results.iter().map(permits).collect()
 }
 
 /// Where no window counts, nothing that is over is read; the first run after a change asks
@@ -130,11 +134,43 @@ async fn a_run_admits_the_same_whatever_is_admitted_beside_it() {
     for (limits, expected) in [(UNLIMITED, 7), (KINDS[2].0, 6)] {
         for beside in [Vec::new(), vec![coarse]] {
             let destination = database.destination(limits).await;
-            assert_eq!(admitted(&database, &[destination]).await, 0);
+            assert_eq!(admitted(&database, &[destination]).await, [0]);
             fill(&database, destination).await;
             let all = [vec![destination], beside].concat();
-            assert_eq!(admitted(&database, &all).await, expected, "{limits:?}");
+            assert_eq!(admitted(&database, &all).await[0], expected, "{limits:?}");
         }
+    }
+}
+
+/// Each has more room, by what it owes alone, than the nothing that its past leaves it.
+#[tokio::test]
+async fn a_limit_that_is_used_up_stays_so_beside_one_that_reads_nothing() {
+    let database = Database::create().await;
+    let windowed = KINDS[1].0;
+    let answers = LimitSettings {
+        per_hour: Some(8),
+        count: Some(Count::Response),
+        ..LimitSettings::EXACT
+    };
+    let coarse = LimitSettings {
+        per_hour: Some(COARSE_HOUR),
+        ..LimitSettings::EXACT
+    };
+    for limits in [windowed, answers, coarse] {
+        let unlimited = database.destination(UNLIMITED).await;
+        let limited = database.destination(limits).await;
+        let both = [unlimited, limited];
+        assert_eq!(admitted(&database, &both).await, [0, 0]);
+        for destination in both {
+            fill(&database, destination).await;
+        }
+        database
+            .sql(&format!(
+                "insert into start_buckets (destination_id, period, ends_at, shard, starts)
+                values ('{limited}', 'hour', clock_timestamp(), 0, {COARSE_HOUR})"
+            ))
+            .await;
+        assert_eq!(admitted(&database, &both).await, [7, 0], "{limits:?}");
     }
 }
 

@@ -5,16 +5,16 @@
 //! have come earlier than noted, by as much as the stall, and never later. What a
 //! sender answers for is when requests come.
 //!
-//! **The rule.** A request that was read within a stall, or up to the margin after its
-//! end, came between the stall's beginning and its reading; every other one came when
-//! it was read. Where the stall began within the margin after the end of another one, the
+//! **The rule.** A request that was read within a stall, or up to 2 ms ([`USUAL_MARGIN`])
+//! after its end, came between the stall's beginning and its reading; every other one came
+//! when it was read. Where the stall began within 2 ms after the end of another one, the
 //! request may have come in that one: then it was seen between the two, and read in the
 //! second. The receiver's windows are kept if there are such times of coming under
 //! which no window is over. So a stall explains an over-full window only where it held
 //! up the requests at that window's beginning, and by no more than its own length: it
 //! never explains one of which its own requests are not part. Stalls that are not
-//! longer than the margin explain nothing, since the sender answers for jitter up to
-//! there.
+//! longer than the sender's margin explain nothing, since the sender answers for jitter up
+//! to there. A longer margin does not make those that count explain more.
 //!
 //! To look for such times, every request is moved back from when it was read, as little
 //! as the later ones need, and never before its stall began. What comes out is judged
@@ -30,8 +30,9 @@ use crate::ids::AttemptId;
 use crate::limit::Period;
 use crate::time::Timestamp;
 
-/// The margin that a stall has to exceed where the sender's own is not known: hardly
-/// more than a ticker's own tick, since no stall explains more than its length.
+/// How exactly a ticker knows when a stall began and ended: hardly more than its own tick,
+/// since no stall explains more than its length. It is the margin that a stall has to
+/// exceed where the sender's own is not known.
 pub const USUAL_MARGIN: Duration = Duration::from_millis(2);
 
 /// A receiver stood still: nothing of it ran between these two instants of its clock.
@@ -47,7 +48,6 @@ pub struct Stall {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Stalls {
     stalls: Vec<Stall>,
-    margin: Duration,
 }
 
 impl Stalls {
@@ -57,7 +57,7 @@ impl Stalls {
         let counts = |stall: &Stall| stall.until.since(stall.from) > margin;
         let mut stalls: Vec<_> = noted.into_iter().filter(counts).collect();
         stalls.sort_unstable();
-        Self { stalls, margin }
+        Self { stalls }
     }
 
     /// The longest of them.
@@ -84,14 +84,14 @@ impl Stalls {
     #[must_use]
     pub fn arrival(&self, read_at: Timestamp) -> Arrival {
         // The first that ended so late is the one that began first.
-        let over = |stall: &Stall| stall.until + self.margin < read_at;
+        let over = |stall: &Stall| stall.until + USUAL_MARGIN < read_at;
         let first = self.stalls.partition_point(over);
         let held = self.stalls.get(first).filter(|stall| stall.from < read_at);
         let earliest = held.map_or(read_at, |stall| {
             let before = first
                 .checked_sub(1)
                 .and_then(|before| self.stalls.get(before));
-            let joins = |before: &&Stall| stall.from <= before.until + self.margin;
+            let joins = |before: &&Stall| stall.from <= before.until + USUAL_MARGIN;
             before
                 .filter(joins)
                 .map_or(stall.from, |before| before.from)
@@ -311,7 +311,7 @@ mod tests {
         assert_eq!(
             [99, 100, 101, 110, 112].map(earliest),
             [99, 100, 100, 100, 100].map(at),
-            "until the margin after the end"
+            "until 2 ms after the end"
         );
         let seen_between_the_two = [113, 120, 122].map(earliest);
         assert_eq!(seen_between_the_two, [100; 3].map(at));
@@ -320,6 +320,21 @@ mod tests {
         assert_eq!([302, 306, 307].map(earliest), [300, 300, 307].map(at));
         assert_eq!(stalls.longest(), Some(Duration::from_millis(10)));
         assert_eq!(stalls.sum(), (3, Duration::from_millis(22)));
+    }
+
+    #[test]
+    fn a_longer_margin_makes_no_stall_explain_more() {
+        let noted = [(100, 120), (125, 145)].map(|(from, until)| Stall {
+            from: at(from),
+            until: at(until),
+        });
+        let stalls = Stalls::longer_than(Duration::from_millis(10), noted);
+        let earliest = |read| stalls.arrival(at(read)).earliest;
+        assert_eq!([122, 123].map(earliest), [100, 123].map(at));
+        assert_eq!([145, 147].map(earliest), [125; 2].map(at), "not joined");
+        assert_eq!(earliest(148), at(148));
+        let longer = Stalls::longer_than(Duration::from_millis(20), noted);
+        assert_eq!(longer, Stalls::default(), "none is longer");
     }
 
     #[test]

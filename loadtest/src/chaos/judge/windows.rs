@@ -41,9 +41,7 @@ use uuid::Uuid;
 use super::timeline::Timeline;
 use super::{Case, Evidence, Judgement};
 use crate::chaos::log::{Change, Grouped, Receipt, Row, Send};
-
-/// What a request on the loopback may take, in microseconds.
-const LOOPBACK: i64 = 50_000;
+use crate::faults::LOOPBACK;
 
 /// Windows of so much of a period are judged at receivers, in per cent: of a second, all
 /// but what a request on the loopback may take.

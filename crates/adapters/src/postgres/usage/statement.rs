@@ -3,7 +3,6 @@
 //! A text for each [`Past`], each with all that the one before has: whichever is asked, a
 //! destination that the shortest would do for gets the same answer.
 
-use domain::admission::Past;
 use domain::time::Timestamp;
 use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::query::QueryAs;
@@ -11,6 +10,7 @@ use sqlx::{FromRow, PgConnection, Postgres};
 
 use super::everything::{Everything, Rest};
 use super::owed::Owed;
+use super::past::Past;
 use super::starts::Starts;
 use super::{MAX_UNFOLDED, Most, Question, Scope, everything, owed, starts};
 use crate::postgres::failure::Failure;
@@ -99,8 +99,7 @@ type Statement<O> = QueryAs<'static, Postgres, O, PgArguments>;
 impl Asked<'_> {
     /// The rows, read by the shortest text that does for all of them.
     pub(super) async fn rows(&self, connection: &mut PgConnection) -> Result<Vec<Row>, Failure> {
-        let past = |question: &Question<'_>| Past::of(question.policy, question.recount);
-        Ok(match self.questions.iter().map(past).max() {
+        Ok(match self.scopes.iter().map(Scope::past).max() {
             None => Vec::new(),
             Some(Past::Nothing) => {
                 let found: Vec<Owed> = self.owed(Past::Nothing).fetch_all(connection).await?;
