@@ -73,8 +73,10 @@ impl Room {
         Self {
             most: BODIES_BYTES,
             full: [
-                "too many bytes of this tenant are on their way in; nothing was written",
-                "too many bytes are on their way in; nothing was written",
+                "too many bytes of this tenant are on their way in, or in answers to its changes \
+                 that are not read yet; read those first; nothing was written",
+                "too many bytes are on their way in, or in answers that are not read yet; \
+                 nothing was written",
             ],
             taken: Mutex::default(),
         }
