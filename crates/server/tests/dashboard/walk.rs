@@ -19,6 +19,7 @@ on_both! {
     a_link_opens_its_tenants_pages_and_no_more
     a_link_ends_by_itself_and_with_all_that_it_opened
     limits_go_up_to_the_ceiling_and_beyond_it_are_asked_for
+    a_margin_is_set_beside_limits_that_are_above_the_ceiling
     by_link_no_tenants_limits_go_beyond_its_tier
     all_that_limits_a_destination_is_set_on_its_page
     what_limits_a_destination_is_refused_or_asked_for_on_its_page
@@ -693,6 +694,38 @@ async fn limits_go_up_to_the_ceiling_and_beyond_it_are_asked_for(world: &World) 
     let page = world.get(&operator, "/dashboard/requests").await;
     assert!(page.text.contains("<td>11/s"), "today's: {}", page.text);
     assert_eq!(world.post(&operator, &decide, &approve).await.status, 409);
+}
+
+/// The form says the usual shape of a destination that has none: that is no other limit.
+async fn a_margin_is_set_beside_limits_that_are_above_the_ceiling(world: &World) {
+    let (_, key, id) = world.tenant("ours", &["manage", "read"]).await;
+    let customer = world.sign_in(&key).await;
+    let destination = format!("/v1/destinations/{id}");
+    let limits = json!({"limits": {"per_second": 8}, "shape": null});
+    world.api(&key, Method::PATCH, &destination, limits).await;
+    let ceiling = json!({"ceiling": {"per_second": 5}});
+    let tier = "/v1/tiers/standard";
+    world.api(ADMIN, Method::PATCH, tier, ceiling).await;
+    let page = format!("/dashboard/destinations/{id}");
+    let limits = format!("{page}/limits");
+    let form = |margin: &'static str, shape: &'static str| {
+        [
+            ("per_second", "8"),
+            ("shape", shape),
+            ("safety_margin", margin),
+        ]
+    };
+    for (margin, shape, done) in [
+        ("0.02", "sliding_window", "limits"),
+        ("0.03", "token_bucket", "requested"),
+    ] {
+        let fields = form(margin, shape);
+        let set = world.post(&customer, &limits, &fields).await;
+        let expected = format!("{page}?done={done}");
+        assert_eq!(set.headers["location"], expected, "{shape}: {}", set.text);
+        let now = world.api(&key, Method::GET, &destination, json!({})).await;
+        assert_eq!(now["safety_margin"], json!(0.02), "{shape}");
+    }
 }
 
 /// Not even those of the installation's own tenant, which its keys set as they like.
