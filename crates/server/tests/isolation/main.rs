@@ -20,6 +20,7 @@ mod reports;
 #[path = "../../../adapters/tests/support/scratch.rs"]
 mod scratch;
 mod sharded;
+mod strangers;
 mod texts;
 mod walk;
 mod world;
@@ -73,6 +74,7 @@ on_shards! {
     sharded::a_platforms_key_of_one_shard_acts_on_the_other_and_does_no_more
     sharded::a_shard_that_is_away_is_its_own_tenants_trouble
     sharded::what_is_passed_on_is_what_was_sent
+    strangers::who_has_a_good_key_or_session_is_known_and_nobody_else
 }
 
 /// Over a table that is locked: nothing of an SQLite file can be held so.
@@ -124,6 +126,7 @@ on_both! {
     walk::an_operator_reaches_what_a_path_names
     walk::an_operators_tenant_reaches_nothing_without_the_scope
     walk::a_tenant_is_named_for_lists_alone
+    strangers::who_has_a_good_key_or_session_is_known_and_nobody_else
     acting::a_platforms_key_acts_for_the_tenant_that_it_names
     acting::an_operator_lists_the_things_of_the_tenant_that_it_names
     acting::a_tenant_that_is_named_is_the_one_that_is_looked_at
