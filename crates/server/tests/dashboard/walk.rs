@@ -40,6 +40,7 @@ on_both! {
     an_operator_resends_to_all_on_the_tenants_own_pages
     alerts_are_set_by_whose_they_are
     destinations_are_told_by_whose_they_are
+    who_is_told_of_all_tenants_is_for_operators_to_change
     an_alert_that_makes_no_sense_is_named
     alerts_of_others_are_out_of_reach
     a_destination_is_added_changed_and_deleted
@@ -134,6 +135,54 @@ async fn destinations_are_told_by_whose_they_are(world: &World) {
     let all = [("told", "ours"), ("all_tenants", "on")];
     let add = format!("{ALERTS}/destinations");
     assert_eq!(world.post(&ours, &add, &all).await.status, 403);
+}
+
+/// Not for everybody who manages the installation's own tenant, on pages or by API.
+async fn who_is_told_of_all_tenants_is_for_operators_to_change(world: &World) {
+    let own = engine::ports::DEFAULT_TENANT;
+    let body = json!({"url": "https://example.com/own", "name": "own"});
+    let made = world.api(ADMIN, Method::POST, "/v1/destinations", body);
+    let id = made.await["id"].as_str().unwrap().to_owned();
+    let told_by = format!("/v1/operational-destinations/{id}");
+    let all = json!({"scope": "installation"});
+    world.api(ADMIN, Method::PUT, &told_by, all).await;
+    let mail = json!({"form": "email", "address": "ops@example.com", "scope": "installation"});
+    let mail = world.api(ADMIN, Method::POST, "/v1/notice-addresses", mail);
+    let mail = mail.await["id"].as_str().unwrap().to_owned();
+    let keys = format!("/v1/tenants/{own}/keys");
+    let key = json!({"scopes": ["manage", "read"]});
+    let key = world.api(ADMIN, Method::POST, &keys, key).await;
+    let key = key["key"].as_str().unwrap();
+    let [manages, operator] = [world.sign_in(key).await, world.sign_in(ADMIN).await];
+    let sure = ("sure", "yes");
+    let forms = [
+        (format!("{ALERTS}/destinations"), ("told", "own")),
+        (format!("{ALERTS}/destinations/{id}"), sure),
+        (format!("{ALERTS}/addresses/{mail}"), sure),
+    ];
+    for (path, field) in &forms {
+        let refused = world.post(&manages, path, &[*field]).await;
+        assert_eq!(refused.status, 403, "{path}");
+    }
+    let of_mail = format!("/v1/notice-addresses/{mail}");
+    for (method, path) in [
+        (Method::PUT, &told_by),
+        (Method::DELETE, &told_by),
+        (Method::DELETE, &of_mail),
+    ] {
+        let request = Request::builder().method(&method).uri(path);
+        let request = request
+            .header("authorization", format!("Bearer {key}"))
+            .header("content-type", "application/json");
+        let refused = world.request(request.body(Body::from("{}")).unwrap()).await;
+        assert_eq!(refused.status, 403, "{method} {path}");
+    }
+    assert_eq!(told(world, key).await.len(), 1);
+    for (path, field) in &forms {
+        let done = world.post(&operator, path, &[*field]).await;
+        assert_eq!(done.status, 303, "{path}");
+    }
+    assert_eq!(told(world, key).await.len(), 0);
 }
 
 async fn an_alert_that_makes_no_sense_is_named(world: &World) {
