@@ -40,6 +40,7 @@ on_both! {
     an_operator_resends_to_all_on_the_tenants_own_pages
     alerts_are_set_by_whose_they_are
     destinations_are_told_by_whose_they_are
+    who_is_told_is_found_by_a_whole_name_that_is_in_others
     who_is_told_of_all_tenants_is_for_operators_to_change
     an_alert_that_makes_no_sense_is_named
     alerts_of_others_are_out_of_reach
@@ -135,6 +136,32 @@ async fn destinations_are_told_by_whose_they_are(world: &World) {
     let all = [("told", "ours"), ("all_tenants", "on")];
     let add = format!("{ALERTS}/destinations");
     assert_eq!(world.post(&ours, &add, &all).await.status, 403);
+}
+
+/// Or by a whole URL.
+async fn who_is_told_is_found_by_a_whole_name_that_is_in_others(world: &World) {
+    let (_, key, id) = world.tenant("ours", &["manage", "read"]).await;
+    let body = json!({"name": "not ours's", "url": "https://example.com/hooks/2"});
+    world
+        .api(&key, Method::POST, "/v1/destinations", body)
+        .await;
+    let ours = world.sign_in(&key).await;
+    let add = format!("{ALERTS}/destinations");
+    let refused = world.post(&ours, &add, &[("told", "ours")]).await;
+    assert_eq!(refused.status, 422);
+    let problem = "destination: several have this";
+    assert!(refused.text.contains(problem), "{}", refused.text);
+    for typed in ["OURS's", "https://example.com/hooks"] {
+        let told = world.post(&ours, &add, &[("told", typed)]).await;
+        assert_eq!(told.status, 303, "{typed}: {}", told.text);
+        let list = "/v1/operational-destinations";
+        let list = world.api(&key, Method::GET, list, json!({})).await;
+        let found = list["operational_destinations"].as_array().unwrap();
+        let ids: Vec<_> = found.iter().map(|one| &one["destination_id"]).collect();
+        assert_eq!(ids, [&json!(id)], "{typed}");
+        let remove = format!("{add}/{id}");
+        assert_eq!(world.post(&ours, &remove, &[]).await.status, 303);
+    }
 }
 
 /// Not for everybody who manages the installation's own tenant, on pages or by API.
