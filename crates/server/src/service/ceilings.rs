@@ -78,6 +78,12 @@ impl Service {
         }
     }
 
+    /// Whether that is less once less is set: it counts what the destination has.
+    #[must_use]
+    pub fn is_lowered_by_less(&self, destination: &Destination) -> bool {
+        self.setter == Setter::Tenant && destination.own_ceiling != destination.lasting_ceiling
+    }
+
     /// Refuses limits of a destination that is there which are above that. What it has may
     /// be above, of before the ceiling, and stays as long as nothing of it is changed that a
     /// ceiling is of.

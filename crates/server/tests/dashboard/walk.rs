@@ -19,6 +19,7 @@ on_both! {
     a_link_opens_its_tenants_pages_and_no_more
     a_link_ends_by_itself_and_with_all_that_it_opened
     limits_go_up_to_the_ceiling_and_beyond_it_are_asked_for
+    a_page_says_where_saving_less_lowers_what_may_be_set
     a_margin_is_set_beside_limits_that_are_above_the_ceiling
     by_link_no_tenants_limits_go_beyond_its_tier
     all_that_limits_a_destination_is_set_on_its_page
@@ -770,6 +771,30 @@ async fn limits_go_up_to_the_ceiling_and_beyond_it_are_asked_for(world: &World) 
     let page = world.get(&operator, "/dashboard/requests").await;
     assert!(page.text.contains("<td>11/s"), "today's: {}", page.text);
     assert_eq!(world.post(&operator, &decide, &approve).await.status, 409);
+}
+
+/// What an operator has set without a grant is gone once it is given up.
+async fn a_page_says_where_saving_less_lowers_what_may_be_set(world: &World) {
+    // The tier `standard` gives 10 a second.
+    let (_, key, id) = world.tenant("ours", &["manage", "read"]).await;
+    let customer = world.sign_in(&key).await;
+    let destination = format!("/v1/destinations/{id}");
+    for (setter, most, says) in [
+        (ADMIN, 20, Some("Up to 20/s")),
+        (&*key, 8, None),
+        (ADMIN, 20, Some("Up to 20/s")),
+    ] {
+        let limits = json!({"limits": {"per_second": most}});
+        world.api(setter, Method::PATCH, &destination, limits).await;
+        let page = format!("/dashboard/destinations/{id}");
+        let page = world.get(&customer, &page).await.text;
+        let is_said = page.contains("saving less lowers it");
+        assert_eq!(is_said, says.is_some(), "{most}: {page}");
+        assert!(
+            page.contains(says.unwrap_or("Up to 10/s")),
+            "{most}: {page}"
+        );
+    }
 }
 
 /// The form says the usual shape of a destination that has none: that is no other limit.
