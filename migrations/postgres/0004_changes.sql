@@ -290,10 +290,10 @@ begin
     if old.tenant_id <> new.tenant_id
         or row(
             old.limit_per_second, old.limit_per_minute, old.limit_per_hour, old.limit_per_day,
-            old.unlimited, old.burst, old.shape, old.max_in_flight
+            old.unlimited, old.burst, coalesce(old.shape, 'sliding_window'), old.max_in_flight
         ) is distinct from row(
             new.limit_per_second, new.limit_per_minute, new.limit_per_hour, new.limit_per_day,
-            new.unlimited, new.burst, new.shape, new.max_in_flight
+            new.unlimited, new.burst, coalesce(new.shape, 'sliding_window'), new.max_in_flight
         )
     then
         perform check_ceiling(new);

@@ -118,7 +118,7 @@ when exists (select 1 from above_ceiling where destination_id = new.id) and (
     or old.limit_per_day is not new.limit_per_day
     or old.unlimited <> new.unlimited
     or old.burst is not new.burst
-    or old.shape is not new.shape
+    or coalesce(old.shape, 'sliding_window') <> coalesce(new.shape, 'sliding_window')
     or old.max_in_flight is not new.max_in_flight
 )
 begin

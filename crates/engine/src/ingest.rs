@@ -14,6 +14,7 @@
 mod waiting;
 mod widths;
 
+use std::cmp::Reverse;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
@@ -61,7 +62,8 @@ const AWAY_AFTER: u32 = 3;
 /// wait meanwhile. The rest goes into the next commit.
 const ALONE_FOR: Duration = Duration::from_secs(5);
 
-/// A request is in so many commits that fail: callers give up after 30 s.
+/// A request is in so many commits that fail without its having been tried alone. Then it is
+/// written apart, where it can be nobody's fault but its own.
 const COMMITS: u32 = 3;
 
 /// Bounds of the ingest queue.
@@ -114,7 +116,7 @@ struct Request {
     events: Vec<NewEvent>,
     /// Of the first of them, as far as it is written.
     answers: Vec<Acceptance>,
-    /// Commits with others that have failed.
+    /// Commits with others that have failed, and after which there was no time for it.
     failed: u32,
     answer: oneshot::Sender<Answer>,
     /// Its share of [`IngestOptions::queue_bytes`].
@@ -309,7 +311,7 @@ impl IngestLoop {
             bytes += more_bytes;
             if events > self.options.batch_events.min(MAX_ROWS) || bytes > self.options.batch_bytes
             {
-                self.together.put_back(request);
+                self.together.put_back(vec![request]);
                 break;
             }
             requests.push(request);
@@ -411,32 +413,33 @@ impl IngestLoop {
             } else if request.answers.is_empty() {
                 untouched.push(request);
             } else {
-                self.apart.put_back(request);
+                self.apart.put_back(vec![request]);
             }
         }
-        for request in untouched.into_iter().rev() {
-            self.together.put_back(request);
-        }
+        self.together.put_back(untouched);
         wake_all(self.schedule.as_ref(), &wakes).await;
     }
 
     /// After a commit that failed: one of them may be why.
-    async fn each_alone(&mut self, requests: Vec<Request>, error: &StoreError) {
+    async fn each_alone(&mut self, mut requests: Vec<Request>, error: &StoreError) {
         let count = requests.len();
         tracing::warn!(%error, requests = count, "events not accepted together, trying one by one");
+        requests.sort_by_key(|request| Reverse(request.failed));
         let until = Instant::now() + ALONE_FOR;
         let (mut away, mut later) = (0, Vec::new());
         for mut request in requests {
-            request.failed += 1;
-            if away >= AWAY_AFTER {
+            // Its caller has gone, and nobody waits for the answer.
+            if request.answer.is_closed() {
+                continue;
+            }
+            let is_late = Instant::now() >= until;
+            if away >= AWAY_AFTER || (is_late && away > 0) {
                 refuse(request, error);
                 continue;
             }
-            if Instant::now() >= until {
-                match away == 0 && request.failed < COMMITS {
-                    true => later.push(request),
-                    false => refuse(request, error),
-                }
+            if is_late {
+                request.failed += 1;
+                later.push(request);
                 continue;
             }
             match self.store.accept_events(request.rest()).await {
@@ -453,9 +456,12 @@ impl IngestLoop {
                 }
             }
         }
-        for request in later.into_iter().rev() {
-            self.together.put_back(request);
+        let (alone, again): (Vec<_>, Vec<_>) =
+            (later.into_iter()).partition(|request| request.failed >= COMMITS);
+        for request in alone {
+            self.apart.push(request);
         }
+        self.together.put_back(again);
     }
 }
 

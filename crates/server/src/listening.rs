@@ -19,8 +19,9 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
+use axum::response::IntoResponse;
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{HeaderValue, Request, Response};
 use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -158,6 +159,19 @@ struct Connection {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Known;
 
+impl Known {
+    /// An answer to somebody we know.
+    pub(crate) fn told(answer: impl IntoResponse) -> Response<Body> {
+        let mut answer = answer.into_response();
+        answer.extensions_mut().insert(Self);
+        answer
+    }
+}
+
+/// The header of a request that wants to be told whether it comes from somebody we know,
+/// and of the answer if it does. So a router knows what its shards know.
+pub(crate) const KNOWN: &str = "paceline-known";
+
 impl Connection {
     async fn run(self, stream: TcpStream, tls: Option<Acceptor>) {
         // An answer is one write: waiting for more delays it and saves nothing.
@@ -190,16 +204,25 @@ impl Connection {
         let place = self.place;
         let answers = service_fn(move |request: Request<Incoming>| {
             let (busy, asking) = (Busy::new(&busy), place.asks());
+            let is_told = request.headers().contains_key(KNOWN);
             let answered = router.clone().oneshot(request.map(Body::new));
             async move {
+                let Some(asking) = asking else {
+                    // The connection is closed below, and nobody is asked anything.
+                    return std::future::pending::<Result<Response<Answer>, Infallible>>().await;
+                };
                 let mut answer = match answered.await {
                     Ok(answer) => answer,
                     Err(never) => match never {},
                 };
                 if answer.extensions_mut().remove::<Known>().is_some() {
                     asking.know();
+                    if is_told {
+                        let headers = answer.headers_mut();
+                        headers.insert(KNOWN, HeaderValue::from_static("true"));
+                    }
                 }
-                Ok::<Response<Answer>, Infallible>(answer.map(|body| Answer {
+                Ok(answer.map(|body| Answer {
                     body,
                     _until_the_end: (busy, asking),
                 }))

@@ -27,6 +27,7 @@ use crate::api::problem::Problem;
 use crate::api::{acting, lists};
 use crate::config::RouterConfig;
 use crate::edge::Mint;
+use crate::listening::Known;
 use crate::request_id;
 
 mod aim;
@@ -166,7 +167,7 @@ impl Inner {
             if let Some(needed) = asked.needs(&aim)
                 && !acting::scopes_of(headers)?.contains(needed)
             {
-                return Err(Problem::forbidden(needed));
+                return Ok(Known::told(Problem::forbidden(needed)));
             }
         }
         let mut whose = As::Caller;
@@ -174,16 +175,24 @@ impl Inner {
             let scopes = self.keys.scopes(&self.shards, shard, &key).await?;
             let scopes = scopes.and(acting::scopes_of(headers)?);
             if !scopes.contains(needed) {
-                return Err(Problem::forbidden(needed));
+                return Ok(Known::told(Problem::forbidden(needed)));
             }
             whose = As::Key(shard.clone(), scopes);
         }
-        match aim {
+        // Of any other key its shard says so.
+        let is_known = home == Home::Everywhere || matches!(whose, As::Key(..));
+        let answer = match aim {
             Aim::Shard(name) => self.pass(route, &name, &whose, request).await,
             Aim::Tenant(tenant) => self.to_tenant((route, tenant), &whose, request).await,
             Aim::NewTenant => self.create(route, &whose, request).await,
             Aim::EveryShard => self.list_tenants(request).await,
             Aim::NameOne => Err(self.name_one()),
+        };
+        match is_known {
+            true => Ok(Known::told(
+                answer.unwrap_or_else(IntoResponse::into_response),
+            )),
+            false => answer,
         }
     }
 

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use adapters::http::Policy;
-use domain::ceiling::Setter;
+use domain::ceiling::{Ceiling, Setter};
 use domain::destination::DestinationState;
 use domain::event::{MAX_DESTINATIONS, NewEvent};
 use domain::external_id::ExternalId;
@@ -156,6 +156,8 @@ pub struct Described {
     pub shown: Shown,
     /// Its client certificate ends within [`ENDS_SOON`](domain::credentials::ENDS_SOON).
     pub certificate_ends_soon: bool,
+    /// The most that whoever asks sets for it.
+    pub most: Ceiling,
 }
 
 /// What somebody wants changed; `None` leaves it as it is.
@@ -414,6 +416,7 @@ impl Service {
         let now = self.mint.now();
         let certificate = shown.certificate.as_ref();
         Described {
+            most: self.most(&destination),
             destination,
             certificate_ends_soon: certificate.is_some_and(|facts| facts.ends_soon(now)),
             shown,

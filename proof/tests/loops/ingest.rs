@@ -233,6 +233,55 @@ async fn those_behind_requests_that_take_too_long_are_asked_all_the_same() {
     assert_eq!(front.commits(), [1, 7, 1, 1, 5]);
 }
 
+/// Nor do they make a request fail that was never tried: after three commits in which there
+/// was no time for it, it is written apart.
+#[tokio::test(start_paused = true)]
+async fn who_only_stood_behind_requests_that_take_too_long_is_not_refused() {
+    let front = Front::new(IngestOptions::default());
+    front.world.store.accept.takes(ms(3_000));
+    let first = front.accept(events(1, 1)).await;
+    let mut culprits = Vec::new();
+    for _ in 0..8 {
+        culprits.push(front.accept(events(1, 13)).await);
+    }
+    let gone = front.accept(events(4, 1)).await;
+    let behind = front.accept(events(2, 1)).await;
+    front
+        .world
+        .store
+        .accept
+        .answers(fails_of(StoreError::TooSlow));
+    first.await.unwrap().unwrap();
+    gone.abort();
+    for culprit in culprits {
+        assert!(culprit.await.unwrap().is_err());
+    }
+    assert_eq!(behind.await.unwrap().unwrap().len(), 2);
+    // The one whose caller has gone is in the first of them alone.
+    assert_eq!(front.commits(), [1, 14, 1, 1, 8, 1, 1, 6, 1, 1, 1, 1, 2]);
+}
+
+/// A step of the store takes one event here: of the second tenant's request one more is
+/// written before the third's.
+#[tokio::test(start_paused = true)]
+async fn those_that_are_put_back_keep_their_turns() {
+    let front = Front::new(IngestOptions::default());
+    (front.world.store.accept).answers(|_| Ok(vec![Acceptance::Accepted(Vec::new())]));
+    front.world.store.accept.takes(ms(10));
+    let mut accepting = vec![front.accept(events(1, 1)).await];
+    for (tenant, count) in (1..).zip(1..=3) {
+        let mut events = events(count, 1);
+        for event in &mut events {
+            event.tenant = TenantId(Uuid::from_u128(tenant));
+        }
+        accepting.push(front.accept(events).await);
+    }
+    for accepted in accepting {
+        accepted.await.unwrap().unwrap();
+    }
+    assert_eq!(front.commits()[..5], [1, 6, 5, 3, 1]);
+}
+
 /// Fails so where there is a payload of 13 bytes.
 fn fails_of(
     error: fn(String) -> StoreError,

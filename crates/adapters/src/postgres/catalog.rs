@@ -89,6 +89,7 @@ impl Row {
             effective: limits.or_tier(&tier),
             ceiling: most,
             own_ceiling: most.or_of_tier(&tier, &[granted, Ceiling::of_own(&limits)]),
+            lasting_ceiling: most.or_of_tier(&tier, &[granted]),
             spread: spread(&self.response_times, self.now),
             pass_traceparent: self.pass_traceparent,
             handshake: word("destinations", "handshake", self.id, &self.handshake)?,

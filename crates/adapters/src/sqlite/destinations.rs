@@ -402,6 +402,7 @@ fn destination(row: &Row<'_>) -> Result<Destination, Fault> {
         effective: limits.or_tier(&tier),
         ceiling,
         own_ceiling: ceiling.or_of_tier(&tier, &[granted, Ceiling::of_own(&limits)]),
+        lasting_ceiling: ceiling.or_of_tier(&tier, &[granted]),
         spread: spread(row, 28, time(row, 27)?)?,
         pass_traceparent: row.get(26)?,
         handshake: word(row, 37, ("destinations", "handshake"))?,

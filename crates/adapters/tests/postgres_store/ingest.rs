@@ -46,6 +46,8 @@ async fn events_that_take_too_long_are_told_from_a_server_that_is_away() {
         matches!(refused, Err(StoreError::TooSlow(_))),
         "{refused:?}"
     );
+    let said = refused.unwrap_err().to_string();
+    assert!(said.starts_with("the store took too long"), "{said}");
 }
 
 /// Another process's request with the same key is open: ours waits for what

@@ -24,14 +24,20 @@ impl Waiting {
 
     /// Behind its tenant's others.
     pub(super) fn push(&mut self, request: Request) {
-        let tenant = request.tenant;
-        self.of(tenant).push_back(request);
+        self.count += 1;
+        self.of(request.tenant).push_back(request);
     }
 
-    /// Before its tenant's others; whoever was next still is.
-    pub(super) fn put_back(&mut self, request: Request) {
-        let tenant = request.tenant;
-        self.of(tenant).push_front(request);
+    /// Before their tenants' others, in this order; whoever was next still is.
+    pub(super) fn put_back(&mut self, requests: Vec<Request>) {
+        self.count += requests.len();
+        // Tenants that have none left get their turns in the order of the requests.
+        for request in &requests {
+            self.of(request.tenant);
+        }
+        for request in requests.into_iter().rev() {
+            self.of(request.tenant).push_front(request);
+        }
     }
 
     /// The first of the tenant whose turn it is.
@@ -49,7 +55,6 @@ impl Waiting {
 
     /// Those of a tenant, to which one is added.
     fn of(&mut self, tenant: TenantId) -> &mut VecDeque<Request> {
-        self.count += 1;
         self.requests.entry(tenant).or_insert_with(|| {
             self.turns.push_back(tenant);
             VecDeque::new()

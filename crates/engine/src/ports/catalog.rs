@@ -245,6 +245,8 @@ pub struct Destination {
     /// The most that its tenant sets itself: the same, and what its tier gives, it was
     /// granted or has where the tier has no ceiling.
     pub own_ceiling: Ceiling,
+    /// The same without what it has: what stays of it once its tenant sets less.
+    pub lasting_ceiling: Ceiling,
     /// How much its response times differ, once that is measured: the margin of its
     /// windows, unless one is set.
     pub spread: Option<Spread>,

@@ -19,7 +19,7 @@ pub enum StoreError {
     Refused(String),
     /// The store is there, and has ended a statement that took longer than it may, as
     /// it says of events alone. Nothing was committed.
-    #[error("store unavailable: {0}")]
+    #[error("the store took too long: {0}")]
     TooSlow(String),
     /// A row says what it must not: a bug, or a hand in the database.
     #[error("store corrupt: {table}.{column} of {row}: {problem}")]

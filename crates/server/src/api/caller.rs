@@ -194,49 +194,58 @@ pub(super) async fn to_its_end<T: Send + 'static>(
 /// `Authorization: Bearer KEY`, or 401; the scope that the route asks for, or
 /// 403. Before the body is read. Answers say how fast the tenant may hand
 /// events in.
-pub(super) async fn authenticate(
-    State(app): State<App>,
-    mut request: Request,
-    next: Next,
-) -> Response {
-    let claim = Claim::of(&app, &request);
-    let scope = claim.scope;
-    match claim.identify(&app).await {
-        Ok(identity) => {
-            let listed = match listed(&app, &identity, scope, &mut request).await {
-                Ok(listed) => listed,
-                Err(problem) => return problem.into_response(),
-            };
-            request.extensions_mut().insert(identity);
-            if let Err(busy) = place(&app, &identity, scope, &mut request).await {
-                return Problem::from(busy).into_response();
-            }
-            let named = whose::named(identity.scopes, request.uri());
-            let looks_at = match listed {
-                // Whatever else it names is looked for among that tenant's.
-                Some(tenant) => Ok(Some(tenant)),
-                None => looks_at(&app, &identity, named).await,
-            };
-            match looks_at {
-                Ok(Some(tenant)) => drop(request.extensions_mut().insert(LooksAt(tenant))),
-                Ok(None) => {}
-                Err(problem) => return problem.into_response(),
-            }
-            let method = request.method().clone();
-            let response = next.run(request).await;
-            let held = app.hold(identity.tenant, &method, response).await;
-            let mut response = held.unwrap_or_else(IntoResponse::into_response);
-            response.extensions_mut().insert(Known);
-            let whose = Limited {
-                tenant: identity.tenant,
-                limit: identity.ingest_limit,
-            };
-            let standing = app.0.service.rates().standing(whose);
-            rate::tell(&standing, response.headers_mut());
-            response
+pub(super) async fn authenticate(State(app): State<App>, request: Request, next: Next) -> Response {
+    let mut claim = Claim::of(&app, &request);
+    match own(&app, claim.key.take()).await {
+        // Whatever comes of it, whoever asks is somebody we know.
+        Ok(own) => {
+            let answer = answered(&app, (claim, own), request, next).await;
+            Known::told(answer.unwrap_or_else(IntoResponse::into_response))
         }
         Err(problem) => problem.into_response(),
     }
+}
+
+/// Whose key it is.
+async fn own(app: &App, offered: Option<String>) -> Result<Identity, Problem> {
+    let offered = offered.ok_or_else(Problem::unauthorized)?;
+    let known = (app.0.gate.identify(&offered).await)
+        .map_err(|error| ServiceError::Unavailable(error.to_string()))?;
+    known.ok_or_else(Problem::unauthorized)
+}
+
+/// What whoever has this key is answered.
+async fn answered(
+    app: &App,
+    (claim, own): (Claim, Identity),
+    mut request: Request,
+    next: Next,
+) -> Result<Response, Problem> {
+    let scope = claim.scope;
+    let identity = claim.identity(app, own).await?;
+    let listed = listed(app, &identity, scope, &mut request).await?;
+    request.extensions_mut().insert(identity);
+    place(app, &identity, scope, &mut request).await?;
+    let named = whose::named(identity.scopes, request.uri());
+    let looks_at = match listed {
+        // Whatever else it names is looked for among that tenant's.
+        Some(tenant) => Some(tenant),
+        None => looks_at(app, &identity, named).await?,
+    };
+    if let Some(tenant) = looks_at {
+        request.extensions_mut().insert(LooksAt(tenant));
+    }
+    let method = request.method().clone();
+    let response = next.run(request).await;
+    let held = app.hold(identity.tenant, &method, response).await;
+    let mut response = held.unwrap_or_else(IntoResponse::into_response);
+    let whose = Limited {
+        tenant: identity.tenant,
+        limit: identity.ingest_limit,
+    };
+    let standing = app.0.service.rates().standing(whose);
+    rate::tell(&standing, response.headers_mut());
+    Ok(response)
 }
 
 /// A place for what reads. What changes something is counted here, and has its place once
@@ -328,11 +337,8 @@ impl Claim {
         }
     }
 
-    async fn identify(self, app: &App) -> Result<Identity, Problem> {
-        let offered = self.key.ok_or_else(Problem::unauthorized)?;
-        let known = (app.0.gate.identify(&offered).await)
-            .map_err(|error| ServiceError::Unavailable(error.to_string()))?;
-        let mut identity = known.ok_or_else(Problem::unauthorized)?;
+    /// As whom the one with this key asks, if the route is for him.
+    async fn identity(self, app: &App, mut identity: Identity) -> Result<Identity, Problem> {
         identity.scopes = identity.scopes.and(self.most?);
         if let Some(tenant) = self.acts_for? {
             identity = app.0.acting.identity(app, identity, tenant).await?;

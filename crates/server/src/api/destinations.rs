@@ -257,7 +257,9 @@ pub struct Destination {
     pub oauth2: Option<OAuth2>,
     /// What holds: the above, or the tier's where it inherits.
     pub effective: Effective,
-    /// The most that may be set for it; an operator can grant it more.
+    /// The most that your key sets for it: where its tier has no ceiling, a tenant's own key
+    /// sets what the tier gives, or what the destination was granted or has. An operator can
+    /// grant it more.
     pub ceiling: Ceiling,
     /// When it was created.
     #[schema(format = DateTime)]
@@ -313,7 +315,7 @@ impl From<Described> for Destination {
             client_certificate: certificate.map(|facts| ClientCertificate::of(facts, ends_soon)),
             oauth2: oauth2.map(|facts| OAuth2::of(facts, shown.token_trouble)),
             effective: Effective::of(&destination.effective),
-            ceiling: destination.ceiling.into(),
+            ceiling: described.most.into(),
             created_at: text::time(destination.created_at),
         }
     }

@@ -130,6 +130,10 @@ pub(super) async fn delete(
     caller: Caller,
     PathId(id): PathId<NoticeAddressId>,
 ) -> Result<StatusCode, Problem> {
+    let now = caller
+        .run(|service| async move { service.address_told_of(id).await })
+        .await?;
+    may_ask_for(&caller, now)?;
     caller
         .run(|service| async move { service.remove_address(id).await })
         .await?;

@@ -3,6 +3,7 @@
 
 use axum::Json;
 use domain::access::Scope;
+use domain::ids::DestinationId;
 use domain::operations::{self, OperationalScope, OperationalType};
 use domain::watch::Shortfall;
 use engine::ports;
@@ -300,6 +301,14 @@ pub(super) fn may_ask_for(caller: &Caller, scope: OperationalScope) -> Result<()
     }
 }
 
+/// And so is what concerns them by now.
+async fn may_change(caller: &Caller, id: DestinationId) -> Result<(), Problem> {
+    let now = caller
+        .run(|service| async move { service.told_of(id).await })
+        .await?;
+    may_ask_for(caller, now)
+}
+
 /// Make a destination an operational one: it is told what operators must know,
 /// as ordinary events within its own limit. Repeating it changes what it is
 /// told of.
@@ -315,6 +324,7 @@ pub(super) async fn register(
     JsonBody(body): JsonBody<Registration>,
 ) -> Result<Json<OperationalDestination>, Problem> {
     may_ask_for(&caller, body.scope)?;
+    may_change(&caller, id).await?;
     let registration = ports::Registration {
         scope: body.scope,
         event_types: body.event_types,
@@ -335,6 +345,7 @@ pub(super) async fn unregister(
     caller: Caller,
     PathId(id): DestinationPath,
 ) -> Result<StatusCode, Problem> {
+    may_change(&caller, id).await?;
     caller
         .run(|service| async move { service.unregister_operational(id).await })
         .await?;

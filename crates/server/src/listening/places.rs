@@ -119,12 +119,18 @@ impl Place {
         self.closing.clone()
     }
 
-    /// A request has come: it is not closed in the middle of it.
-    pub(super) fn asks(self: &Arc<Self>) -> Asking {
+    /// A request has come: it is not closed in the middle of it. `None` if another has the
+    /// place already.
+    pub(super) fn asks(self: &Arc<Self>) -> Option<Asking> {
         if !self.is_known() {
-            self.places.taken().strangers.remove(&self.number);
+            let mut taken = self.places.taken();
+            // Told under the same lock.
+            if self.closing.is_cancelled() {
+                return None;
+            }
+            taken.strangers.remove(&self.number);
         }
-        Asking(Arc::clone(self))
+        Some(Asking(Arc::clone(self)))
     }
 
     fn is_known(&self) -> bool {
@@ -220,7 +226,7 @@ mod tests {
     /// Somebody who has asked as one we know.
     fn known(places: &Places, from: &str) -> Arc<Place> {
         let place = places.take(at(from)).unwrap();
-        place.asks().know();
+        place.asks().unwrap().know();
         place
     }
 
@@ -255,6 +261,7 @@ mod tests {
             .collect();
         assert!(!is_closed(&known) && !is_closed(&strangers[0]));
         assert!(is_closed(&strangers[1]) && is_closed(&strangers[2]));
+        assert!(strangers[1].asks().is_none(), "its place is another's");
         assert_eq!(places.0.taken().all, 4);
         // Answered, and still nobody we know.
         drop(asking);

@@ -300,6 +300,14 @@ async fn change(pages: &Pages, whose: Whose, posted: &Posted) -> Result<Redirect
     Ok(Redirect::to(&whose.path))
 }
 
+/// What concerns all tenants is the administrator's.
+fn may_ask_for(visitor: &Visitor, scope: OperationalScope) -> Result<(), Refused> {
+    match scope {
+        OperationalScope::Installation => visitor.needs(Scope::Admin),
+        OperationalScope::Tenant => Ok(()),
+    }
+}
+
 /// Of whom somebody is to be told, and what.
 fn wanted(posted: &Posted) -> Result<Registration, Refused> {
     let Posted {
@@ -310,9 +318,7 @@ fn wanted(posted: &Posted) -> Result<Registration, Refused> {
         true => OperationalScope::Installation,
         false => OperationalScope::Tenant,
     };
-    if scope == OperationalScope::Installation {
-        visitor.needs(Scope::Admin)?;
-    }
+    may_ask_for(visitor, scope)?;
     let ticked = |one: &OperationalType| fields.has(&format!("{TYPE}{}", one.as_str()));
     Ok(Registration {
         scope,
@@ -325,10 +331,9 @@ async fn register(pages: &Pages, whose: Whose, posted: &Posted) -> Result<Redire
     let typed = posted.fields.text("told");
     let found = searched::destination(pages, whose.tenant, typed).await?;
     let id = found.ok_or_else(|| Refused::invalid("destination: say which is told"))?;
-    whose
-        .service(pages)
-        .register_operational(id, wanted)
-        .await?;
+    let service = whose.service(pages);
+    may_ask_for(&posted.visitor, service.told_of(id).await?)?;
+    service.register_operational(id, wanted).await?;
     Ok(Redirect::to(&whose.path))
 }
 
@@ -339,7 +344,9 @@ async fn unregister(
 ) -> Result<Redirect, Refused> {
     posted.visitor.needs(Scope::Manage)?;
     let id = parsed(id)?;
-    whose.service(pages).unregister_operational(id).await?;
+    let service = whose.service(pages);
+    may_ask_for(&posted.visitor, service.told_of(id).await?)?;
+    service.unregister_operational(id).await?;
     Ok(Redirect::to(&whose.path))
 }
 
@@ -371,6 +378,7 @@ async fn remove(
     let missing = || Refused::not_found("address");
     let id: NoticeAddressId = id.parse().map_err(|_bad| missing())?;
     let service = whose.service(pages);
+    may_ask_for(&posted.visitor, service.address_told_of(id).await?)?;
     if !sure::is_sure(&posted.fields) {
         let found = service.addresses().await?;
         let found = found.into_iter().find(|one| one.id == id);

@@ -381,6 +381,7 @@ mod tests {
             effective: LimitSettings::default(),
             ceiling: domain::ceiling::Ceiling::default(),
             own_ceiling: domain::ceiling::Ceiling::default(),
+            lasting_ceiling: domain::ceiling::Ceiling::default(),
             spread: None,
             pass_traceparent: false,
             handshake: Handshake::None,

@@ -77,6 +77,8 @@ struct Page {
     lasts: [preview::Last; 4],
     last: &'static str,
     ceiling: String,
+    /// Saving less lowers that.
+    is_lowered_by_less: bool,
     history: Vec<(String, String, String)>,
     attempts: Vec<Line>,
     secrets: Vec<secrets::Line>,
@@ -284,6 +286,7 @@ pub(super) async fn page(
             true => String::new(),
             false => words::ceiling(&service.most(&destination)),
         },
+        is_lowered_by_less: service.is_lowered_by_less(&destination),
         history: history.iter().rev().map(entry).collect(),
         attempts: attempts.into_iter().map(Line::from).collect(),
         resend_spans: resend::SPANS,

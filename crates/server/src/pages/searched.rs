@@ -6,6 +6,7 @@ use chrono::{DateTime, NaiveDate, NaiveDateTime};
 use domain::ids::{DestinationId, TenantId};
 use domain::search::{InvalidStatus, SoughtStatus};
 use domain::time::Timestamp;
+use engine::ports::Destination;
 
 use super::Pages;
 use super::refused::Refused;
@@ -50,7 +51,11 @@ pub(super) fn status(typed: &str) -> Result<Option<SoughtStatus>, Refused> {
     parsed.map_err(|problem: InvalidStatus| Refused::invalid(format!("status: {problem}")))
 }
 
-/// A destination by its id, or by what only one has in its name or its URL.
+/// Among so many that have it in their names or URLs, one is looked for that is called just
+/// so.
+const SOUGHT: u32 = 1_000;
+
+/// A destination by its id, by its whole name or URL, or by what only one has in those.
 pub(super) async fn destination(
     pages: &Pages,
     tenant: TenantId,
@@ -64,16 +69,32 @@ pub(super) async fn destination(
     }
     rules::text("destination", typed, rules::MAX_URL_BYTES, Lines::One)?;
     let overview = &pages.0.overview;
-    let found = overview.find_destinations(tenant, typed, None, 2).await?;
+    let found = overview.find_destinations(tenant, typed, None, SOUGHT);
+    let found = found.await?;
     match found.as_slice() {
         [one] => Ok(Some(*one)),
         [] => Err(Refused::invalid(
             "destination: there is none with this in its name, its URL or its id",
         )),
-        _ => Err(Refused::invalid(
-            "destination: several have this in their names, URLs or ids: type more of it",
-        )),
+        several => {
+            let several = pages.0.catalog.destinations_of(tenant, several).await?;
+            let called = called(&several, typed);
+            called.map(Some).ok_or_else(|| {
+                Refused::invalid(
+                    "destination: several have this in their names, URLs or ids: type more of it",
+                )
+            })
+        }
     }
+}
+
+/// The only one of these whose whole name or URL this is.
+fn called(of: &[Destination], typed: &str) -> Option<DestinationId> {
+    let typed = typed.to_lowercase();
+    let is_it = |text: &str| text.to_lowercase() == typed;
+    let mut found = of.iter().filter(|one| is_it(&one.name) || is_it(&one.url));
+    let only = found.next().filter(|_| found.next().is_none());
+    only.map(|one| one.id)
 }
 
 /// The query of a link to a search: what was typed, and where to go on.

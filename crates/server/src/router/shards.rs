@@ -37,6 +37,7 @@ use crate::api::caller::bearer;
 use crate::api::problem::Problem;
 use crate::client::wire::{self, Words};
 use crate::config::{RouterConfig, ShardAddress};
+use crate::listening::{KNOWN, Known};
 use crate::pages::held_by;
 use crate::request_id;
 
@@ -356,6 +357,7 @@ impl Shards {
             headers.remove(name);
         }
         headers.remove(HEADER);
+        headers.insert(KNOWN, HeaderValue::from_static("true"));
         if let Some(id) = request_id::current_header() {
             headers.insert(request_id::NAME, id);
         }
@@ -463,7 +465,10 @@ impl Shard {
         let headers = answer.headers_mut();
         forget_the_hop(headers);
         headers.insert(HEADER, self.header());
-        answer
+        match headers.remove(KNOWN) {
+            Some(_vouched) => Known::told(answer),
+            None => answer,
+        }
     }
 
     pub(super) fn header(&self) -> HeaderValue {

@@ -50,6 +50,18 @@ fn check_batches(ceiling: &Ceiling, batches: &BatchSettings) -> Result<(), Servi
     })
 }
 
+/// What a ceiling is of, in these limits. Where no shape is set it is the usual one, as a
+/// form says it.
+fn of_a_ceiling(limits: &LimitSettings) -> LimitSettings {
+    LimitSettings {
+        shape: Some(limits.shape.unwrap_or_default()),
+        safety_margin: None,
+        margin_cap: None,
+        count: None,
+        ..*limits
+    }
+}
+
 impl Service {
     /// The same, and whoever this is sets limits by it.
     #[must_use]
@@ -66,6 +78,12 @@ impl Service {
         }
     }
 
+    /// Whether that is less once less is set: it counts what the destination has.
+    #[must_use]
+    pub fn is_lowered_by_less(&self, destination: &Destination) -> bool {
+        self.setter == Setter::Tenant && destination.own_ceiling != destination.lasting_ceiling
+    }
+
     /// Refuses limits of a destination that is there which are above that. What it has may
     /// be above, of before the ceiling, and stays as long as nothing of it is changed that a
     /// ceiling is of.
@@ -74,13 +92,7 @@ impl Service {
         current: &Destination,
         limits: &LimitSettings,
     ) -> Result<(), ServiceError> {
-        let margins_and_count = LimitSettings {
-            safety_margin: current.limits.safety_margin,
-            margin_cap: current.limits.margin_cap,
-            count: current.limits.count,
-            ..*limits
-        };
-        match margins_and_count == current.limits {
+        match of_a_ceiling(limits) == of_a_ceiling(&current.limits) {
             true => Ok(()),
             false => check(&self.most(current), limits),
         }

@@ -56,6 +56,16 @@ impl Service {
         Ok(self.operations.register_address(self.tenant, &new).await?)
     }
 
+    /// Of whom this address is told, as of a destination.
+    pub async fn address_told_of(
+        &self,
+        id: NoticeAddressId,
+    ) -> Result<OperationalScope, ServiceError> {
+        let all = self.addresses().await?;
+        let found = all.iter().find(|one| one.id == id);
+        Ok(found.map_or(OperationalScope::Tenant, |one| one.scope))
+    }
+
     pub async fn remove_address(&self, id: NoticeAddressId) -> Result<(), ServiceError> {
         Ok(self.operations.remove_address(self.tenant, id).await?)
     }

@@ -103,6 +103,14 @@ impl Service {
             .await?)
     }
 
+    /// Of whom this destination is told by now: of its tenant, where it is told nothing.
+    /// Whoever changes that must be allowed to say it.
+    pub async fn told_of(&self, id: DestinationId) -> Result<OperationalScope, ServiceError> {
+        let all = self.operational_destinations().await?;
+        let found = all.iter().find(|one| one.destination == id);
+        Ok(found.map_or(OperationalScope::Tenant, |one| one.scope))
+    }
+
     pub async fn unregister_operational(&self, id: DestinationId) -> Result<(), ServiceError> {
         let book = &self.operations;
         Ok(book.unregister_operational(self.tenant, id).await?)

@@ -19,6 +19,8 @@ on_both! {
     a_link_opens_its_tenants_pages_and_no_more
     a_link_ends_by_itself_and_with_all_that_it_opened
     limits_go_up_to_the_ceiling_and_beyond_it_are_asked_for
+    a_page_says_where_saving_less_lowers_what_may_be_set
+    a_margin_is_set_beside_limits_that_are_above_the_ceiling
     by_link_no_tenants_limits_go_beyond_its_tier
     all_that_limits_a_destination_is_set_on_its_page
     what_limits_a_destination_is_refused_or_asked_for_on_its_page
@@ -39,6 +41,8 @@ on_both! {
     an_operator_resends_to_all_on_the_tenants_own_pages
     alerts_are_set_by_whose_they_are
     destinations_are_told_by_whose_they_are
+    who_is_told_is_found_by_a_whole_name_that_is_in_others
+    who_is_told_of_all_tenants_is_for_operators_to_change
     an_alert_that_makes_no_sense_is_named
     alerts_of_others_are_out_of_reach
     a_destination_is_added_changed_and_deleted
@@ -133,6 +137,80 @@ async fn destinations_are_told_by_whose_they_are(world: &World) {
     let all = [("told", "ours"), ("all_tenants", "on")];
     let add = format!("{ALERTS}/destinations");
     assert_eq!(world.post(&ours, &add, &all).await.status, 403);
+}
+
+/// Or by a whole URL.
+async fn who_is_told_is_found_by_a_whole_name_that_is_in_others(world: &World) {
+    let (_, key, id) = world.tenant("ours", &["manage", "read"]).await;
+    let body = json!({"name": "not ours's", "url": "https://example.com/hooks/2"});
+    world
+        .api(&key, Method::POST, "/v1/destinations", body)
+        .await;
+    let ours = world.sign_in(&key).await;
+    let add = format!("{ALERTS}/destinations");
+    let refused = world.post(&ours, &add, &[("told", "ours")]).await;
+    assert_eq!(refused.status, 422);
+    let problem = "destination: several have this";
+    assert!(refused.text.contains(problem), "{}", refused.text);
+    for typed in ["OURS's", "https://example.com/hooks"] {
+        let told = world.post(&ours, &add, &[("told", typed)]).await;
+        assert_eq!(told.status, 303, "{typed}: {}", told.text);
+        let list = "/v1/operational-destinations";
+        let list = world.api(&key, Method::GET, list, json!({})).await;
+        let found = list["operational_destinations"].as_array().unwrap();
+        let ids: Vec<_> = found.iter().map(|one| &one["destination_id"]).collect();
+        assert_eq!(ids, [&json!(id)], "{typed}");
+        let remove = format!("{add}/{id}");
+        assert_eq!(world.post(&ours, &remove, &[]).await.status, 303);
+    }
+}
+
+/// Not for everybody who manages the installation's own tenant, on pages or by API.
+async fn who_is_told_of_all_tenants_is_for_operators_to_change(world: &World) {
+    let own = engine::ports::DEFAULT_TENANT;
+    let body = json!({"url": "https://example.com/own", "name": "own"});
+    let made = world.api(ADMIN, Method::POST, "/v1/destinations", body);
+    let id = made.await["id"].as_str().unwrap().to_owned();
+    let told_by = format!("/v1/operational-destinations/{id}");
+    let all = json!({"scope": "installation"});
+    world.api(ADMIN, Method::PUT, &told_by, all).await;
+    let mail = json!({"form": "email", "address": "ops@example.com", "scope": "installation"});
+    let mail = world.api(ADMIN, Method::POST, "/v1/notice-addresses", mail);
+    let mail = mail.await["id"].as_str().unwrap().to_owned();
+    let keys = format!("/v1/tenants/{own}/keys");
+    let key = json!({"scopes": ["manage", "read"]});
+    let key = world.api(ADMIN, Method::POST, &keys, key).await;
+    let key = key["key"].as_str().unwrap();
+    let [manages, operator] = [world.sign_in(key).await, world.sign_in(ADMIN).await];
+    let sure = ("sure", "yes");
+    let forms = [
+        (format!("{ALERTS}/destinations"), ("told", "own")),
+        (format!("{ALERTS}/destinations/{id}"), sure),
+        (format!("{ALERTS}/addresses/{mail}"), sure),
+    ];
+    for (path, field) in &forms {
+        let refused = world.post(&manages, path, &[*field]).await;
+        assert_eq!(refused.status, 403, "{path}");
+    }
+    let of_mail = format!("/v1/notice-addresses/{mail}");
+    for (method, path) in [
+        (Method::PUT, &told_by),
+        (Method::DELETE, &told_by),
+        (Method::DELETE, &of_mail),
+    ] {
+        let request = Request::builder().method(&method).uri(path);
+        let request = request
+            .header("authorization", format!("Bearer {key}"))
+            .header("content-type", "application/json");
+        let refused = world.request(request.body(Body::from("{}")).unwrap()).await;
+        assert_eq!(refused.status, 403, "{method} {path}");
+    }
+    assert_eq!(told(world, key).await.len(), 1);
+    for (path, field) in &forms {
+        let done = world.post(&operator, path, &[*field]).await;
+        assert_eq!(done.status, 303, "{path}");
+    }
+    assert_eq!(told(world, key).await.len(), 0);
 }
 
 async fn an_alert_that_makes_no_sense_is_named(world: &World) {
@@ -693,6 +771,62 @@ async fn limits_go_up_to_the_ceiling_and_beyond_it_are_asked_for(world: &World) 
     let page = world.get(&operator, "/dashboard/requests").await;
     assert!(page.text.contains("<td>11/s"), "today's: {}", page.text);
     assert_eq!(world.post(&operator, &decide, &approve).await.status, 409);
+}
+
+/// What an operator has set without a grant is gone once it is given up.
+async fn a_page_says_where_saving_less_lowers_what_may_be_set(world: &World) {
+    // The tier `standard` gives 10 a second.
+    let (_, key, id) = world.tenant("ours", &["manage", "read"]).await;
+    let customer = world.sign_in(&key).await;
+    let destination = format!("/v1/destinations/{id}");
+    for (setter, most, says) in [
+        (ADMIN, 20, Some("Up to 20/s")),
+        (&*key, 8, None),
+        (ADMIN, 20, Some("Up to 20/s")),
+    ] {
+        let limits = json!({"limits": {"per_second": most}});
+        world.api(setter, Method::PATCH, &destination, limits).await;
+        let page = format!("/dashboard/destinations/{id}");
+        let page = world.get(&customer, &page).await.text;
+        let is_said = page.contains("saving less lowers it");
+        assert_eq!(is_said, says.is_some(), "{most}: {page}");
+        assert!(
+            page.contains(says.unwrap_or("Up to 10/s")),
+            "{most}: {page}"
+        );
+    }
+}
+
+/// The form says the usual shape of a destination that has none: that is no other limit.
+async fn a_margin_is_set_beside_limits_that_are_above_the_ceiling(world: &World) {
+    let (_, key, id) = world.tenant("ours", &["manage", "read"]).await;
+    let customer = world.sign_in(&key).await;
+    let destination = format!("/v1/destinations/{id}");
+    let limits = json!({"limits": {"per_second": 8}, "shape": null});
+    world.api(&key, Method::PATCH, &destination, limits).await;
+    let ceiling = json!({"ceiling": {"per_second": 5}});
+    let tier = "/v1/tiers/standard";
+    world.api(ADMIN, Method::PATCH, tier, ceiling).await;
+    let page = format!("/dashboard/destinations/{id}");
+    let limits = format!("{page}/limits");
+    let form = |margin: &'static str, shape: &'static str| {
+        [
+            ("per_second", "8"),
+            ("shape", shape),
+            ("safety_margin", margin),
+        ]
+    };
+    for (margin, shape, done) in [
+        ("0.02", "sliding_window", "limits"),
+        ("0.03", "token_bucket", "requested"),
+    ] {
+        let fields = form(margin, shape);
+        let set = world.post(&customer, &limits, &fields).await;
+        let expected = format!("{page}?done={done}");
+        assert_eq!(set.headers["location"], expected, "{shape}: {}", set.text);
+        let now = world.api(&key, Method::GET, &destination, json!({})).await;
+        assert_eq!(now["safety_margin"], json!(0.02), "{shape}");
+    }
 }
 
 /// Not even those of the installation's own tenant, which its keys set as they like.

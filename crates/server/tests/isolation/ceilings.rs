@@ -146,6 +146,16 @@ pub(crate) async fn a_tenant_sets_limits_up_to_what_its_tier_gives(world: &World
     assert_eq!(status(key, 501).await, refused);
 }
 
+/// Where the tier has no ceiling its limits are one for its tenants, and none for operators.
+pub(crate) async fn a_destination_shows_the_ceiling_of_whoever_asks(world: &World) {
+    let ours = &world.ours;
+    let path = format!("/v1/destinations/{}", ours.destination);
+    for (key, most) in [(ours.key.as_str(), json!(2.0)), (ADMIN, Value::Null)] {
+        let shown = world.call(Some(key), &Method::GET, &path, None).await;
+        assert_eq!(shown.json["ceiling"]["per_second"], most, "{shown:?}");
+    }
+}
+
 /// In the same words, whether they come over the API or by SQL.
 pub(crate) async fn a_tenant_has_as_many_destinations_as_its_tier_allows(world: &World) {
     let Tenant { id, key, .. } = &world.ours;

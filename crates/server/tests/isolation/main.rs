@@ -20,6 +20,7 @@ mod reports;
 #[path = "../../../adapters/tests/support/scratch.rs"]
 mod scratch;
 mod sharded;
+mod strangers;
 mod texts;
 mod walk;
 mod world;
@@ -73,6 +74,7 @@ on_shards! {
     sharded::a_platforms_key_of_one_shard_acts_on_the_other_and_does_no_more
     sharded::a_shard_that_is_away_is_its_own_tenants_trouble
     sharded::what_is_passed_on_is_what_was_sent
+    strangers::who_has_a_good_key_or_session_is_known_and_nobody_else
 }
 
 /// Over a table that is locked: nothing of an SQLite file can be held so.
@@ -124,6 +126,7 @@ on_both! {
     walk::an_operator_reaches_what_a_path_names
     walk::an_operators_tenant_reaches_nothing_without_the_scope
     walk::a_tenant_is_named_for_lists_alone
+    strangers::who_has_a_good_key_or_session_is_known_and_nobody_else
     acting::a_platforms_key_acts_for_the_tenant_that_it_names
     acting::an_operator_lists_the_things_of_the_tenant_that_it_names
     acting::a_tenant_that_is_named_is_the_one_that_is_looked_at
@@ -141,6 +144,7 @@ on_both! {
     event_types::what_is_wrong_with_a_type_is_named
     ceilings::batches_are_held_to_the_tiers_ceiling
     ceilings::a_tenant_sets_limits_up_to_what_its_tier_gives
+    ceilings::a_destination_shows_the_ceiling_of_whoever_asks
     ceilings::a_tenant_has_as_many_destinations_as_its_tier_allows
     ceilings::what_is_asked_for_beyond_a_tier_may_be_set_once_it_is_granted
     limit_groups::a_group_is_joined_by_its_tenants_destinations_alone

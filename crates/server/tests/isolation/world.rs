@@ -33,7 +33,8 @@ use server::router::{self, Routing};
 use server::service::rate::IngestRates;
 use server::service::secrets::Signing;
 use server::service::{Books, Intake, Registers, Service, Tenancy};
-use tokio::net::TcpListener;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tower::ServiceExt;
@@ -80,11 +81,11 @@ pub(crate) struct Door {
 }
 
 impl Door {
-    async fn open(installation: &Installation) -> Self {
+    async fn open(router: &Router) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let door = Self {
             address: listener.local_addr().unwrap(),
-            router: installation.router.clone(),
+            router: router.clone(),
             open: Mutex::default(),
         };
         door.serve(listener);
@@ -114,6 +115,25 @@ impl Door {
         let shutdown = CancellationToken::new();
         let serving = tokio::spawn(listening.serve(shutdown.clone()));
         *self.open.lock().unwrap() = Some((shutdown, serving));
+    }
+
+    /// The status of what it answers, and whether it knows whoever asks with this header.
+    pub(crate) async fn answers(&self, path: &str, header: &str) -> (u16, bool) {
+        let mut stream = TcpStream::connect(self.address).await.unwrap();
+        let request = format!(
+            "GET {path} HTTP/1.1\r\nhost: localhost\r\n{header}\r\npaceline-known: ?\r\n\
+             connection: close\r\n\r\n"
+        );
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).await.unwrap();
+        let answer = String::from_utf8_lossy(&answer);
+        let (head, _) = answer.split_once("\r\n\r\n").unwrap();
+        let status = head.split(' ').nth(1).unwrap();
+        (
+            status.parse().unwrap(),
+            head.contains("\r\npaceline-known: true"),
+        )
     }
 
     fn address(&self, name: &str) -> ShardAddress {
@@ -307,7 +327,10 @@ impl World {
         let second = Installation::over(&other, mint).await;
         // So that what has a number has another one there.
         second.tenant("before").await;
-        let (a, b) = (Door::open(&first).await, Door::open(&second).await);
+        let (a, b) = (
+            Door::open(&first.router).await,
+            Door::open(&second.router).await,
+        );
         let config = RouterConfig {
             shards: vec![a.address("a"), b.address("b")],
             new_tenants_on: Vec::new(),
@@ -334,6 +357,11 @@ impl World {
     /// What there is where there are two.
     pub(crate) fn shards(&self) -> &Shards {
         self.shards.as_ref().expect("a world of two")
+    }
+
+    /// The same as it is listened to.
+    pub(crate) async fn door(&self) -> Door {
+        Door::open(&self.router).await
     }
 
     pub(crate) async fn call(

@@ -153,6 +153,7 @@ impl Catalog for FakeStore {
             effective: new.limits.or_tier(&TIER),
             ceiling: Ceiling::default(),
             own_ceiling: Ceiling::of(&TIER),
+            lasting_ceiling: Ceiling::of(&TIER),
             created_at: NOON,
             spread: None,
             pass_traceparent: false,

@@ -282,6 +282,8 @@ pub async fn what_a_tenant_sets_itself_is_what_its_tier_gives_where_that_has_no_
     set(world, tenant, id, per_second(100)).await.unwrap();
     let has = gives.raised_to(Ceiling::of_own(&per_second(100)));
     assert_eq!(own().await, has);
+    let found = world.catalog.destination(tenant, id).await.unwrap();
+    assert_eq!(found.lasting_ceiling, gives, "what it has is not granted");
     set(world, tenant, id, per_second(1)).await.unwrap();
     assert_eq!(own().await, gives);
     let more = per_second(50);

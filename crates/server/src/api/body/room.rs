@@ -73,8 +73,10 @@ impl Room {
         Self {
             most: BODIES_BYTES,
             full: [
-                "too many bytes of this tenant are on their way in; nothing was written",
-                "too many bytes are on their way in; nothing was written",
+                "too many bytes of this tenant are on their way in, or in answers to its changes \
+                 that are not read yet; read those first; nothing was written",
+                "too many bytes are on their way in, or in answers that are not read yet; \
+                 nothing was written",
             ],
             taken: Mutex::default(),
         }
@@ -311,5 +313,20 @@ mod tests {
         unread.clear();
         assert_eq!(room.taken().all, 0);
         assert!(room.taken().of.is_empty());
+    }
+
+    /// They are answers to changes, which count among bodies.
+    #[tokio::test]
+    async fn a_body_without_room_is_told_of_answers_that_nobody_reads() {
+        let room = Arc::new(Room::of_bodies());
+        let mut unread = Vec::new();
+        for _ in 0..8 {
+            unread.push(room.hold_anyway(tenant(1), answer(8 * MIB)).await);
+        }
+        let refused = room.take(tenant(1)).map(drop).unwrap_err();
+        assert_eq!(refused.status, 429);
+        assert!(refused.detail.contains("not read yet"), "{refused:?}");
+        drop(unread);
+        assert!(room.take(tenant(1)).is_ok());
     }
 }
