@@ -163,7 +163,8 @@ pub(super) const ROWS: [Row; 22] = [
     Row {
         fault: "Tenants read all that they can, and their reads hang",
         mechanism: "a tenant gets another connection for reading while it has fewer than are free, and \
-            one that comes free is for whoever has fewest; events and sign-in have others",
+            one that comes free is for whoever has fewest; events and sign-in have others. SQLite \
+            has one reader: there a read ends after 5 s, and the others wait for that",
         residue: "their own other reads wait, and are refused beyond their line",
         exercised: &[
             Test("reads_that_hang_hold_up_no_events_and_no_sign_in"),
