@@ -8,6 +8,7 @@ use domain::ids::{DestinationId, WorkerId};
 use domain::permit::Permit;
 use domain::policy::LimitSettings;
 use domain::share::Room;
+use domain::time::Timestamp;
 use engine::ports::{
     Acceptance, Admitted, Catalog, Claims, DEFAULT_TENANT, DestinationChange, Fleet, Heartbeat,
     Outcome, ReapRules, Reaped, Recorded, Run, Store, Sweep, SweepPage, Wake,
@@ -64,6 +65,7 @@ pub(crate) enum Drawn {
     Reap { unknown: bool, expired: bool },
     Sweep { everything: bool },
     Beat { worker: Index, places: u32 },
+    Fleet,
     Limits(Index, LimitSettings),
     State(Index, DestinationState),
     Delete(Index),
@@ -84,6 +86,7 @@ pub(crate) enum Call {
     Reap(ReapRules),
     Sweep(Sweep),
     Beat(Heartbeat),
+    Fleet,
     Change(DestinationId, DestinationChange),
     Delete(DestinationId),
 }
@@ -98,6 +101,7 @@ pub(crate) enum Answer {
     Recorded(Recorded),
     Reaped(Reaped),
     Swept(SweepPage),
+    Beaten(Timestamp),
     Fleet(Fleet),
     /// Its limits and state then are in the rows.
     Changed,
@@ -145,6 +149,7 @@ pub(crate) fn calls() -> impl Strategy<Value = Drawn> {
         1 => any::<bool>().prop_map(|everything| Drawn::Sweep { everything }),
         2 => (one(), select(vec![50, 50, 50, 50, 50, 50, 0]))
             .prop_map(|(worker, places)| Drawn::Beat { worker, places }),
+        2 => Just(Drawn::Fleet),
         1 => (one(), limits()).prop_map(|(which, limits)| Drawn::Limits(which, limits)),
         1 => (one(), select(states.to_vec())).prop_map(|(which, state)| Drawn::State(which, state)),
         1 => prop::strategy::Union::new_weighted(vec![
@@ -212,13 +217,8 @@ pub(crate) async fn ask(driver: &(impl Driver + ?Sized), call: &Call) -> Answer 
         }
         Call::Reap(rules) => answer!(store.reap(rules, 1_000), Answer::Reaped),
         Call::Sweep(sweep) => answer!(store.sweep(sweep), Answer::Swept),
-        Call::Beat(heartbeat) => {
-            let counted_then = async {
-                store.heartbeat(heartbeat).await?;
-                store.fleet().await
-            };
-            answer!(counted_then, Answer::Fleet)
-        }
+        Call::Beat(heartbeat) => answer!(store.heartbeat(heartbeat), Answer::Beaten),
+        Call::Fleet => answer!(store.fleet(), Answer::Fleet),
         Call::Change(id, change) => {
             answer!(catalog.change_destination(tenant, *id, change), |_| {
                 Answer::Changed

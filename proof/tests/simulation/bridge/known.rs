@@ -93,6 +93,7 @@ impl Known {
                 // Somebody has to be left.
                 places: places.max(u32::from(self.workers.len() == 1)),
             }),
+            Drawn::Fleet => Call::Fleet,
             Drawn::Limits(which, limits) => {
                 let change = DestinationChange {
                     limits: Some(limits),

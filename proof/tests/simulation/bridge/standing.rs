@@ -219,17 +219,23 @@ impl State {
         }
     }
 
-    /// A sign of life is noted, and then the fleet is read.
-    async fn beats(&self, beat: &Heartbeat, step: &Step<'_, Call, Answer>) -> Vec<Self> {
+    /// A sign of life is noted.
+    async fn beats(&self, beat: &Heartbeat, answer: &Answer) -> Vec<Self> {
+        let Answer::Beaten(now) = answer else {
+            return self.differs("a time".to_owned(), format!("{answer:?}"));
+        };
+        let state = self.fork();
+        state.set(*now);
+        state.reference.ask(&Call::Beat(*beat)).await;
+        vec![state]
+    }
+
+    /// The fleet is read.
+    async fn counts(&self, step: &Step<'_, Call, Answer>) -> Vec<Self> {
         let Answer::Fleet(fleet) = &step.called().answer else {
             return self.differs("a fleet".to_owned(), format!("{:?}", step.called().answer));
         };
         let state = self.fork();
-        if step.number == 0 {
-            state.set(fleet.now);
-            state.reference.ask(&Call::Beat(*beat)).await;
-            return vec![state];
-        }
         state.set(fleet.now);
         let ours = state.reference.store().fleet().await.unwrap();
         let (theirs, known) = (fleet.outstanding as usize, ours.outstanding as usize);
@@ -427,7 +433,7 @@ impl Candidate for State {
     fn steps(called: &Called<Call, Answer>) -> usize {
         match called.call {
             Call::Reap(_) => ReapStep::ALL.len(),
-            Call::Sweep(_) | Call::Beat(_) => 2,
+            Call::Sweep(_) => 2,
             _ => 1,
         }
     }
@@ -436,7 +442,8 @@ impl Candidate for State {
         let Called { call, answer, .. } = step.called();
         match call {
             Call::Sweep(sweep) => self.sweeps(sweep, answer, step.number).await,
-            Call::Beat(beat) => self.beats(beat, &step).await,
+            Call::Beat(beat) => self.beats(beat, answer).await,
+            Call::Fleet => self.counts(&step).await,
             Call::Reap(rules) => self.reaps(rules, &step).await,
             _ => self.answers(&step).await,
         }

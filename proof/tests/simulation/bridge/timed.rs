@@ -13,8 +13,8 @@
 //!
 //! What no order of whole calls gives is allowed where Postgres gives it, and
 //! nowhere else: what a call may find held by another ([`super::held`]), and
-//! calls of several statements, each with a snapshot of its own: a reap, a
-//! sweep, a heartbeat that answers the fleet.
+//! calls of several statements, each with a snapshot of its own: a reap and a
+//! sweep.
 
 use std::cell::RefCell;
 use std::fmt::Write as _;
