@@ -78,8 +78,6 @@ async fn a_healthy_receiver_fails_nothing_from_a_cold_start() {
     assert_eq!(undelivered, 0, "{one:?}");
     let not_failed = one.succeeded + one.unknown + one.not_sent;
     assert_eq!(not_failed, one.starts, "{one:?}");
-    // Three seconds' worth at its limit; a breaker that opens holds all of it for 20 s.
-    assert!(one.latency_p99_ms < 15_000, "{one:?}");
     stage.strike().await.unwrap();
 }
 

@@ -65,8 +65,6 @@ async fn a_healthy_receiver_fails_nothing_from_a_cold_start() {
     assert_eq!(verdict.early_starts, 0, "{verdict:?}");
     let not_failed = verdict.succeeded + verdict.unknown + verdict.not_sent;
     assert_eq!(not_failed, verdict.starts, "{verdict:?}");
-    // Three seconds' worth at its limit; a breaker that opens holds all of it for 20 s.
-    assert!(verdict.latency_p99_ms < 15_000, "{verdict:?}");
     stage.strike().await.unwrap();
 }
 

@@ -56,11 +56,14 @@ const KINDS: [(LimitSettings, usize); 4] = [
     ),
 ];
 
-/// Of everything that a run reads: twelve that are over, two of them carried and six in
-/// buckets; two under way, two with permits, and some in each lane that waits.
-async fn fill(database: &Database, destination: DestinationId) {
-    database.accept(destination, 3).await;
-    let own = format!("gen_random_uuid(), '{destination}', '{DEFAULT_TENANT}'");
+/// What the rows of a destination's attempts begin with.
+fn own(destination: DestinationId) -> String {
+    format!("gen_random_uuid(), '{destination}', '{DEFAULT_TENANT}'")
+}
+
+/// Twelve that are over, two of them carried and six in buckets.
+async fn over(database: &Database, destination: DestinationId) {
+    let own = own(destination);
     database
         .sql(&format!(
             "insert into attempts (
@@ -69,8 +72,20 @@ async fn fill(database: &Database, destination: DestinationId) {
             )
             select {own}, 'succeeded', at, at, at, g % 2 = 0, case when g % 6 = 0 then 1 end
             from generate_series(1, 12) g,
-                lateral (select clock_timestamp() - g * interval '1 second' as at) t;
-            insert into attempts (
+                lateral (select clock_timestamp() - g * interval '1 second' as at) t"
+        ))
+        .await;
+}
+
+/// Of everything that a run reads: what is over, two under way, two with permits, and some
+/// in each lane that waits.
+async fn fill(database: &Database, destination: DestinationId) {
+    database.accept(destination, 3).await;
+    over(database, destination).await;
+    let own = own(destination);
+    database
+        .sql(&format!(
+            "insert into attempts (
                 event_id, destination_id, tenant_id, state, permit, claimed_at, started_at
             )
             select {own}, 'started', g, clock_timestamp(), clock_timestamp()
@@ -187,6 +202,7 @@ async fn a_run_touches_the_less_the_less_of_what_is_over_it_needs() {
         let destination = database.destination(limits).await;
         // The first run asks for more.
         database.permits(destination).await;
+        over(database, destination).await;
         destinations.push(destination);
     }
     let measure = async || {
