@@ -229,23 +229,6 @@ async fn without_room_the_fleet_is_counted_by_every_run() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_room_the_fleet_is_counted_so_often_and_no_more() {
-    let world = World::new();
-    world.store.fleet.answers(|()| Ok(fleet_of(0, 0)));
-    world.store.fleet.takes(ms(1));
-    let mut one = world.scheduler();
-    let mut other = world.scheduler().beside(&one);
-    let began = tokio::time::Instant::now();
-    while began.elapsed() < ms(1_000) {
-        world.schedule.due(&[1]);
-        world.schedule.due(&[2]);
-        tokio::join!(one.tick(), other.tick());
-    }
-    let counts = world.journal.times(|event| *event == Event::Fleet).len();
-    assert!((150..=202).contains(&counts), "{counts} in a second");
-}
-
-#[tokio::test(start_paused = true)]
 async fn the_loops_of_a_process_count_the_fleet_together() {
     let world = World::new();
     world.store.fleet.answers(|()| Ok(fleet_of(100, 50)));

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use domain::share::{Load, Room};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 
 use crate::ports::{Given, Store};
 
@@ -14,12 +14,6 @@ use crate::ports::{Given, Store};
 /// tenant's `max_in_flight`. A count that is used up is not kept for so long: a
 /// run may come because a place has just come free.
 const FRESH: Duration = Duration::from_millis(100);
-
-/// From the beginning of one count to that of the next while the room is used up.
-/// A run waits for it, instead of going on by an older count: what woke it may have
-/// freed a place since, and without one it would look again after a second. There is
-/// nothing to give meanwhile, and the permits that are out last longer.
-const BETWEEN: Duration = Duration::from_millis(5);
 
 /// Room for outstanding permits, counted now and then, estimated in between. The
 /// loops of a process share one: a count is not free, and each of them would
@@ -36,8 +30,6 @@ pub(super) struct Places {
 struct Counted {
     room: Arc<Room>,
     at: Option<Instant>,
-    /// When the last count began, also one that failed.
-    began_at: Option<Instant>,
     /// Permits since the count under way began: it may have come before them.
     since: Option<Vec<Given>>,
 }
@@ -53,10 +45,8 @@ impl Places {
     }
 
     /// Counts the fleet again, unless the last count is still good, or another
-    /// loop is at it and there is room left meanwhile, or has counted for this one
-    /// too.
+    /// loop is at it and there is room left meanwhile.
     pub(super) async fn count(&self) {
-        let asked_at = Instant::now();
         if self.counted().is_good() {
             return;
         }
@@ -65,19 +55,11 @@ impl Places {
             Err(_another) if self.counted().room.left() > 0 => return,
             Err(_another) => self.turn.lock().await,
         };
-        let next_at = {
-            let counted = self.counted();
-            if counted.is_good() || counted.began_at.is_some_and(|at| at > asked_at) {
-                return;
-            }
-            counted.began_at.map(|at| at + BETWEEN)
-        };
-        if let Some(next_at) = next_at {
-            sleep_until(next_at).await;
-        }
         {
             let mut counted = self.counted();
-            counted.began_at = Some(Instant::now());
+            if counted.is_good() {
+                return;
+            }
             counted.since = Some(Vec::new());
         }
         let fleet = self.store.fleet().await;
