@@ -202,7 +202,7 @@ async fn a_run_touches_the_less_the_less_of_what_is_over_it_needs() {
         let destination = database.destination(limits).await;
         // The first run asks for more.
         database.permits(destination).await;
-        over(database, destination).await;
+        over(&database, destination).await;
         destinations.push(destination);
     }
     let measure = async || {
