@@ -149,7 +149,7 @@ pub(crate) fn calls() -> impl Strategy<Value = Drawn> {
         1 => any::<bool>().prop_map(|everything| Drawn::Sweep { everything }),
         2 => (one(), select(vec![50, 50, 50, 50, 50, 50, 0]))
             .prop_map(|(worker, places)| Drawn::Beat { worker, places }),
-        2 => Just(Drawn::Fleet),
+        1 => Just(Drawn::Fleet),
         1 => (one(), limits()).prop_map(|(which, limits)| Drawn::Limits(which, limits)),
         1 => (one(), select(states.to_vec())).prop_map(|(which, state)| Drawn::State(which, state)),
         1 => prop::strategy::Union::new_weighted(vec![
