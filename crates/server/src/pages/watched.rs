@@ -191,12 +191,33 @@ fn now(alerts: &AlertsView, view: &HealthView) -> Vec<String> {
     all.into_iter().flatten().collect()
 }
 
-fn done(id: DestinationId, what: &str) -> Response {
+fn done(id: DestinationId, part: Part) -> Response {
+    let what = match part {
+        Part::Alerts => "alerts",
+        Part::Breaker => "breaker",
+    };
     typed::done(&format!("/dashboard/destinations/{id}/alerts"), what)
 }
 
 /// Sets all of its alerts, an empty field to its default.
 pub(super) async fn alerts(
+    pages: Asked,
+    id: Path<String>,
+    posted: Posted,
+) -> Result<Response, Refused> {
+    set(pages, id, posted, Part::Alerts).await
+}
+
+/// Sets all of its breaker, an empty field to its default.
+pub(super) async fn breaker(
+    pages: Asked,
+    id: Path<String>,
+    posted: Posted,
+) -> Result<Response, Refused> {
+    set(pages, id, posted, Part::Breaker).await
+}
+
+async fn set(
     State(pages): Asked,
     Path(id): Path<String>,
     Posted {
@@ -204,13 +225,17 @@ pub(super) async fn alerts(
         mut fields,
         ..
     }: Posted,
+    part: Part,
 ) -> Result<Response, Refused> {
     visitor.needs(Scope::Manage)?;
     let id = parsed(&id)?;
     let service = pages.service(visitor.tenant());
-    let changed = change_alerts(&service, id, &mut fields).await;
-    let done = changed.map(|()| done(id, "alerts"));
-    let sent = Some((Part::Alerts, &fields));
+    let changed = match part {
+        Part::Alerts => change_alerts(&service, id, &mut fields).await,
+        Part::Breaker => change_breaker(&service, id, &mut fields).await,
+    };
+    let done = changed.map(|()| done(id, part));
+    let sent = Some((part, &fields));
     typed::or_again(done, page(&pages, &visitor, id, sent)).await
 }
 
@@ -228,25 +253,6 @@ async fn change_alerts(
     };
     service.change_alerts(id, change).await?;
     Ok(())
-}
-
-/// Sets all of its breaker, an empty field to its default.
-pub(super) async fn breaker(
-    State(pages): Asked,
-    Path(id): Path<String>,
-    Posted {
-        visitor,
-        mut fields,
-        ..
-    }: Posted,
-) -> Result<Response, Refused> {
-    visitor.needs(Scope::Manage)?;
-    let id = parsed(&id)?;
-    let service = pages.service(visitor.tenant());
-    let changed = change_breaker(&service, id, &mut fields).await;
-    let done = changed.map(|()| done(id, "breaker"));
-    let sent = Some((Part::Breaker, &fields));
-    typed::or_again(done, page(&pages, &visitor, id, sent)).await
 }
 
 async fn change_breaker(
