@@ -24,6 +24,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::bucket::Backwards;
 use super::window::Bounds;
 use super::{InForce, Judge, Segment, Start, Verdict, limits, segments};
 use crate::ids::AttemptId;
@@ -225,8 +226,10 @@ fn judged(segments: &Arc<[Segment]>, times: impl Iterator<Item = Timestamp>) -> 
 ///
 /// A window that ends with the last of L + 1 arrivals is kept if the first of them came
 /// a period before. So whenever an arrival's time is settled, from the last one on, the
-/// one that is L before it may have come a period earlier at the latest. Those that are
-/// read in order are held up in order, so nothing is gained by moving one further.
+/// one that is L before it may have come a period earlier at the latest. A bucket allows
+/// the same numbers in the same times whichever way they run, so its meter is filled from
+/// the last arrival on, and each comes when there is room for it. Those that are read in
+/// order are held up in order, so nothing is gained by moving one further.
 fn as_they_may_have_come(segments: &Arc<[Segment]>, arrivals: &[Arrival]) -> Vec<Timestamp> {
     let limited = |period: &Period| segments.iter().any(|one| limits(&one.policy, *period));
     let bounds: Vec<(Period, Vec<Option<u64>>)> = (Period::ALL.into_iter().filter(limited))
@@ -237,8 +240,11 @@ fn as_they_may_have_come(segments: &Arc<[Segment]>, arrivals: &[Arrival]) -> Vec
         })
         .collect();
     let mut came: Vec<_> = arrivals.iter().map(|arrival| arrival.read_at).collect();
+    let mut spacing = Backwards::new(segments);
     for last in (0..came.len()).rev() {
-        came[last] = came[last].max(arrivals[last].earliest);
+        let Arrival { earliest, read_at } = arrivals[last];
+        came[last] = spacing.latest(came[last], read_at).max(earliest);
+        spacing.push(came[last]);
         for (period, bounds) in &bounds {
             let bound = bounds[last].and_then(|bound| usize::try_from(bound).ok());
             let first = bound.and_then(|bound| last.checked_sub(bound));
@@ -403,6 +409,27 @@ mod tests {
         let kept = |read: &[i64]| judge_windows_of(100, &cut, &[], read).is_kept();
         assert!(kept(&[5_400, 5_400, 5_400]), "had been claimed before");
         assert!(!kept(&[6_500, 6_500]));
+    }
+
+    #[test]
+    fn what_comes_evenly_and_is_read_at_once_is_explained_for_a_bucket_too() {
+        let bucket = || LimitSettings {
+            burst: Some(1),
+            shape: Some(crate::limit::Shape::LeakyBucket),
+            ..per_second(10)
+        };
+        // One each 100 ms; up to six are allowed at once, with half a second of slack.
+        let read = |until: i64| -> Vec<i64> { (1..=20).map(|n| until.max(n * 100)).collect() };
+        for until in [700, 900, 1_500, 2_000] {
+            let verdict = judge(bucket(), &[(0, until)], &read(until));
+            assert!(verdict.is_kept(), "{until}");
+            assert!(verdict.explained() > 0, "{until}");
+            assert!(!judge(bucket(), &[], &read(until)).is_kept(), "{until}");
+        }
+        // Held up for as long as three of them come in, of ten that were read at once.
+        let held = judge(bucket(), &[(600, 900)], &[900; 10]);
+        assert!(!held.is_kept());
+        assert!(judge(bucket(), &[(500, 900)], &[900; 10]).is_kept());
     }
 
     #[test]

@@ -238,8 +238,68 @@ impl Meter {
 
     /// By how much it is over the allowance.
     fn over(&self) -> i128 {
-        self.level - i128::from(self.burst) * ONE - self.fall * i128::from(micros(SLACK))
+        self.level - room(self.burst, self.fall)
     }
+}
+
+/// A meter that runs from the last start to the first.
+pub(super) struct Backwards<'a> {
+    segments: &'a [Segment],
+    level: i128,
+    /// The start after.
+    as_of: Timestamp,
+    /// By how much the level falls in a microsecond, and up to where it may rise: by what
+    /// is in force for the start at hand. Zeros where nothing spaces it.
+    fall: i128,
+    room: i128,
+}
+
+impl<'a> Backwards<'a> {
+    pub(super) fn new(segments: &'a [Segment]) -> Self {
+        Self {
+            segments,
+            level: 0,
+            as_of: Timestamp::MAX,
+            fall: 0,
+            room: 0,
+        }
+    }
+
+    /// When a start that was seen at `seen` may have been at the latest, and no later than
+    /// `at`, beside those that are there.
+    pub(super) fn latest(&mut self, at: Timestamp, seen: Timestamp) -> Timestamp {
+        let now = self.segments.partition_point(|one| one.from <= seen);
+        let pacing = (now.checked_sub(1)).and_then(|now| self.segments[now].pacing());
+        let Some(pacing) = pacing else {
+            (self.level, self.fall) = (0, 0);
+            return at;
+        };
+        self.fall = fall(pacing);
+        self.room = room(pacing.burst, self.fall) - ONE;
+        let over = self.level - self.room;
+        if over <= 0 {
+            return at;
+        }
+        let before = i64::try_from((over + self.fall - 1) / self.fall).unwrap_or(i64::MAX);
+        at.min(Timestamp::from_micros(
+            self.as_of.as_micros().saturating_sub(before),
+        ))
+    }
+
+    /// It was at `at`.
+    pub(super) fn push(&mut self, at: Timestamp) {
+        let elapsed = i128::from(self.as_of.as_micros()) - i128::from(at.as_micros());
+        self.level = (self.level - elapsed.max(0).saturating_mul(self.fall)).max(0);
+        if self.fall > 0 {
+            self.level += ONE;
+        }
+        self.as_of = self.as_of.min(at);
+    }
+}
+
+/// Up to where a meter may stand.
+fn room(burst: u32, fall: i128) -> i128 {
+    i128::from(burst) * ONE + fall * i128::from(micros(SLACK))
 }
 
 /// Gathers starts that are over, the worst of those that build on each other.
