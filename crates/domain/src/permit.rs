@@ -159,9 +159,9 @@ mod tests {
             let went: Vec<_> = groups.iter().flat_map(PermitGroup::permits).collect();
             prop_assert_eq!(went.len(), given.len());
             // A number tells its place among those given.
-            prop_assert!(went.is_sorted_by(|a, b| {
-                (a.not_before, a.number.0) < (b.not_before, b.number.0)
-            }));
+            let key = |permit: &Permit| (permit.not_before, permit.number);
+            let in_order = went.is_sorted_by(|one, next| key(one) < key(next));
+            prop_assert!(in_order);
             for group in groups {
                 prop_assert_eq!(PermitGroup::new(group.permits().to_vec()), Some(group));
             }
