@@ -214,7 +214,7 @@ async fn a_message_that_is_no_group_is_a_dead_letter() {
     // Unconfirmed, poison could come behind the group, which has all of the prefetch.
     let confirmed = ConfirmSelectOptions::default();
     own.channel.confirm_select(confirmed).await.unwrap();
-    let poisons = [&b""[..], b"\x02 of a version to come", b"{}"];
+    let poisons = [&b""[..], b"\x03 of a version to come", b"{}"];
     for poison in poisons {
         let options = BasicPublishOptions::default();
         let properties = BasicProperties::default();

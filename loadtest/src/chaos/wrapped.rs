@@ -127,8 +127,11 @@ pub(crate) struct TrappedQueue(pub(crate) Arc<dyn DeliveryQueue>, pub(crate) Tra
 impl DeliveryQueue for TrappedQueue {
     async fn publish(&self, groups: &[PermitGroup]) -> Result<Vec<Published>, QueueError> {
         if self.1.springs(CrashPoint::MidPublish) {
-            let half = groups.len().div_ceil(2);
-            let _ = self.0.publish(&groups[..half]).await;
+            // One message may carry them all.
+            let permits = groups.iter().flat_map(PermitGroup::permits);
+            let permits: Vec<Permit> = permits.copied().collect();
+            let half = &permits[..permits.len().div_ceil(2)];
+            let _ = self.0.publish(&PermitGroup::split(half)).await;
             std::process::abort();
         }
         let published = self.0.publish(groups).await?;

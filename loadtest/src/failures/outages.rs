@@ -95,7 +95,7 @@ pub(super) const ROWS: [Row; 23] = [
     },
     Row {
         fault: "A message is held longer than the broker allows",
-        mechanism: "no message is held longer than its deadline; a slot farther away is given back",
+        mechanism: "no message is held longer than the last deadline of its permits; a slot farther away is given back",
         residue: "none",
         exercised: &[Test("a_slot_farther_away_than_anybody_plans_is_given_back")],
     },

@@ -7,7 +7,7 @@ use domain::admission::Look;
 use engine::ports::{Fleet, NextRun, Run, RunResult, Taken};
 
 use crate::support::{
-    Event, T0, World, decided, decided_failing, destination, ms, permit, permit_of,
+    Event, T0, World, decided, decided_failing, destination, in_slot, ms, permit, permit_of,
     scheduler_options,
 };
 
@@ -142,12 +142,13 @@ async fn the_next_look_does_not_wait_for_the_time_that_publishing_took() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_message_carries_permits_of_one_destination_and_at_most_sixteen() {
+async fn a_message_carries_permits_of_any_destinations_by_their_slots_and_at_most_sixteen() {
     let world = World::new();
     world.schedule.due(&[1, 2]);
     world.store.admit.answers(|_| {
-        let of_one: Vec<_> = (0..20).map(permit).collect();
-        let of_two: Vec<_> = (20..23).map(|n| permit_of(2, n)).collect();
+        let in_turn = |n: u8| in_slot(permit(n.into()), ms(u64::from(n) * 10));
+        let of_one: Vec<_> = (0..20).map(in_turn).collect();
+        let of_two = [20, 21, 22].map(|n| in_slot(permit_of(2, n), ms(15)));
         Ok(vec![
             decided(&of_one, Look::Idle),
             decided(&of_two, Look::Idle),
@@ -159,11 +160,11 @@ async fn a_message_carries_permits_of_one_destination_and_at_most_sixteen() {
         _ => None,
     });
     assert_eq!(groups.len(), 1, "one batch");
-    let sizes: Vec<_> = (groups[0].iter())
-        .map(|group| (group.destination(), group.permits().len()))
+    let attempts: Vec<Vec<_>> = (groups[0].iter())
+        .map(|group| group.permits().iter().map(|one| one.attempt.0).collect())
         .collect();
-    let (one, two) = (destination(1), destination(2));
-    assert_eq!(sizes, [(one, 16), (one, 4), (two, 3)]);
+    let by_slots: [Vec<i64>; 2] = [vec![0, 1, 20, 21, 22, 2, 3], (4..20).collect()];
+    assert_eq!(attempts, by_slots);
 }
 
 fn rooms(world: &World) -> Vec<u32> {

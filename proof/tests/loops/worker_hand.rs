@@ -4,8 +4,11 @@ use std::time::Duration;
 
 use domain::ids::AttemptId;
 use engine::ports::{QueueError, Settlement};
+use engine::worker::WorkerOptions;
 
-use crate::support::{Event, FOREVER, World, in_slot, ms, pass, permit, permit_of, settle};
+use crate::support::{
+    Event, FOREVER, World, destination, in_slot, ms, pass, permit, permit_of, settle,
+};
 
 #[tokio::test(start_paused = true)]
 async fn a_message_is_settled_once_when_each_of_its_permits_is_known() {
@@ -68,6 +71,61 @@ async fn the_places_bound_what_is_sent_at_once() {
     pass(ms(2)).await;
     assert_eq!(world.journal.sent().len(), 2 + 48);
     assert_eq!(world.sender.most_at_once(), 33);
+}
+
+/// Four full messages are all that the hand holds, and there is a place for each of
+/// their permits.
+#[tokio::test(start_paused = true)]
+async fn permits_of_sixty_four_destinations_in_four_messages_all_begin() {
+    let world = World::new();
+    let options = WorkerOptions {
+        places: 64,
+        ..WorkerOptions::default()
+    };
+    let _worker = world.worker_with(options).await;
+    for one in 1..=64 {
+        answered_once(&world, one).await;
+    }
+    world.sender.send.takes(FOREVER);
+    let permits: Vec<_> = (1..=64_u8).map(|n| permit_of(n.into(), n.into())).collect();
+    for message in permits.chunks(16) {
+        world.queue.delivers(message);
+    }
+    settle().await;
+    assert_eq!(world.sender.under_way(), 64);
+    assert_eq!(world.journal.settled().len(), 64 + 4);
+    let prepared = world.journal.pick(|event| match event {
+        Event::Prepare(destination) => Some(destination),
+        _ => None,
+    });
+    let mut of_messages = prepared[64..].to_vec();
+    of_messages.sort_unstable();
+    let each: Vec<_> = (1..=64).map(destination).collect();
+    assert_eq!(
+        of_messages, each,
+        "each permit went where its destination is"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_is_not_dialled_in_time_holds_up_no_other_of_its_message() {
+    let world = World::new();
+    let _worker = world.worker().await;
+    world.sender.never_reaches(destination(2));
+    let permits = [
+        permit_of(1, 1),
+        permit_of(2, 2),
+        in_slot(permit_of(3, 3), ms(100)),
+    ];
+    let tag = world.queue.delivers(&permits);
+    pass(ms(99)).await;
+    assert_eq!(world.journal.sent(), [AttemptId(1)]);
+    pass(ms(2)).await;
+    assert_eq!(world.journal.sent(), [AttemptId(1), AttemptId(3)]);
+    assert_eq!(world.journal.settled(), []);
+    pass(Duration::from_secs(2)).await;
+    assert_eq!(world.journal.released(), [permits[1]]);
+    assert_eq!(world.journal.settled(), [(tag, Settlement::Done)]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -9,7 +9,7 @@ use engine::worker::WorkerOptions;
 use tokio::time::Instant;
 
 use crate::support::{
-    Event, FOREVER, World, destination, in_slot, ms, pass, permit, settle, store_away,
+    Event, FOREVER, World, destination, in_slot, ms, pass, permit, permit_of, settle, store_away,
 };
 
 fn with_grace(grace: Duration) -> WorkerOptions {
@@ -75,6 +75,25 @@ async fn the_rest_of_a_message_that_has_begun_goes_back_to_the_store() {
     assert_eq!(world.journal.settled(), [(tag, Settlement::Done)]);
     assert_eq!(world.journal.released(), [later]);
     assert_eq!(world.journal.woken(), [Wake::unblocked(destination(1))]);
+    assert_eq!(world.journal.sent(), [AttemptId(1)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_of_several_destinations_goes_back_if_none_of_its_permits_has_begun() {
+    let world = World::new();
+    let worker = world.worker().await;
+    let later = |number: u8| in_slot(permit_of(number.into(), number.into()), ms(500));
+    let begun = world.queue.delivers(&[permit_of(1, 1), later(2)]);
+    let waiting = world.queue.delivers(&[later(3), later(4)]);
+    settle().await;
+    world.shutdown.cancel();
+    worker.await.unwrap();
+    let mut settled = world.journal.settled();
+    settled.sort_unstable_by_key(|(tag, _)| *tag);
+    let (done, back) = ((begun, Settlement::Done), (waiting, Settlement::Requeue));
+    assert_eq!(settled, [done, back]);
+    assert_eq!(world.journal.released(), [later(2)]);
+    assert_eq!(world.journal.woken(), [Wake::unblocked(destination(2))]);
     assert_eq!(world.journal.sent(), [AttemptId(1)]);
 }
 

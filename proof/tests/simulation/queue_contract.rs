@@ -25,6 +25,7 @@ contract! {
     confirmed_messages_are_received_by_one
     every_group_is_answered
     contents_survive
+    a_message_of_several_destinations_arrives_as_it_was_sent
     prefetch_bounds_the_unsettled
     a_prefetch_of_zero_means_one
     requeued_messages_come_again

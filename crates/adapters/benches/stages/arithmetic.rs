@@ -57,11 +57,11 @@ fn admit_token_bucket(bencher: Bencher<'_, '_>, limit: u32) {
     decide(bencher, limit, Shape::TokenBucket);
 }
 
-/// Permits of one destination: the most that one message carries is
-/// [`MAX_GROUP`].
+/// Permits of a destination each, which is the most to say: one message carries
+/// [`MAX_GROUP`] at most.
 fn group(size: usize) -> PermitGroup {
     let permit = |number: usize| Permit {
-        destination: DestinationId(Uuid::from_u128(7)),
+        destination: DestinationId(Uuid::from_u128(number as u128)),
         attempt: AttemptId(number as i64),
         number: PermitNumber(number as i64),
         epoch: Epoch(1),

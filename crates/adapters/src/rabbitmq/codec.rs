@@ -1,12 +1,17 @@
 //! One permit group as the bytes of one message.
 //!
-//! Owns the wire form: a version byte, the destination once, a count, then
-//! five little-endian `i64` a permit. 58 bytes for one permit, 658 for a full
-//! group; fixed widths, so that the length alone tells a damaged message.
+//! Owns the wire form: a version byte, a byte with two counts, each destination
+//! once, which of them each permit is of, and five little-endian `i64` a permit.
+//! Which of them is left out where it goes without saying: where there is one
+//! destination, and where each permit has its own. So one permit takes 58 bytes,
+//! sixteen of one destination 658, and sixteen of as many 898: never more than if
+//! each permit said its destination, a quarter less where they share one. Fixed
+//! widths, so that the length alone tells a damaged message.
 //!
 //! Promises that [`decode`] is total: whatever the bytes, it answers and never
-//! panics. Refuses versions that it does not know, so that an old worker
-//! dead-letters what a newer scheduler wrote instead of misreading it.
+//! panics; and that there is one message for every group. Refuses versions that it
+//! does not know, so that an old worker dead-letters what a newer scheduler wrote
+//! instead of misreading it.
 
 #[cfg(test)]
 mod fuzz;
@@ -16,9 +21,11 @@ use domain::permit::{MAX_GROUP, Permit, PermitGroup};
 use domain::time::Timestamp;
 use uuid::Uuid;
 
-const VERSION: u8 = 1;
-/// Version, destination, count.
-const HEADER_BYTES: usize = 1 + 16 + 1;
+const VERSION: u8 = 2;
+/// Version, counts.
+const HEADER_BYTES: usize = 1 + 1;
+/// A destination's id.
+const DESTINATION_BYTES: usize = 16;
 /// Attempt, number, epoch, not-before, deadline.
 const PERMIT_BYTES: usize = 5 * 8;
 
@@ -31,9 +38,14 @@ pub enum Undecodable {
     /// Written by a version that is not known here.
     #[error("unknown version {0}")]
     Version(u8),
-    /// None, or more than a group holds.
-    #[error("a count of {0} permits")]
-    Count(u8),
+    /// More destinations than permits.
+    #[error("{permits} permits of {destinations} destinations")]
+    Counts {
+        /// Destinations that it says to have.
+        destinations: usize,
+        /// Permits that it says to have.
+        permits: usize,
+    },
     /// Cut off, or with something behind it.
     #[error("{found} bytes instead of {expected}")]
     Length {
@@ -42,16 +54,74 @@ pub enum Undecodable {
         /// Bytes that there are.
         found: usize,
     },
+    /// Permits that are not in the order of their slots, or destinations that do
+    /// not stand once each, in the order in which permits name them.
+    #[error("permits or destinations out of order")]
+    Order,
+}
+
+/// How much a message holds. Its length follows from that.
+#[derive(Debug, Clone, Copy)]
+struct Shape {
+    destinations: usize,
+    permits: usize,
+}
+
+const _: () = assert!(MAX_GROUP * MAX_GROUP <= 256, "two counts are one byte");
+
+impl Shape {
+    /// Neither is ever none, so that sixteen of each are one byte.
+    fn of(counts: u8) -> Self {
+        Self {
+            destinations: usize::from(counts) / MAX_GROUP + 1,
+            permits: usize::from(counts) % MAX_GROUP + 1,
+        }
+    }
+
+    fn counts(self) -> u8 {
+        let counts = (self.destinations - 1) * MAX_GROUP + self.permits - 1;
+        u8::try_from(counts).expect("a group holds at most MAX_GROUP permits")
+    }
+
+    /// A byte for each permit, unless it goes without saying.
+    fn index_bytes(self) -> usize {
+        match 1 < self.destinations && self.destinations < self.permits {
+            true => self.permits,
+            false => 0,
+        }
+    }
+
+    fn bytes(self) -> usize {
+        let destinations = self.destinations * DESTINATION_BYTES;
+        HEADER_BYTES + destinations + self.index_bytes() + self.permits * PERMIT_BYTES
+    }
 }
 
 /// The message that says this group.
 #[must_use]
 pub fn encode(group: &PermitGroup) -> Vec<u8> {
     let permits = group.permits();
-    let mut bytes = Vec::with_capacity(HEADER_BYTES + permits.len() * PERMIT_BYTES);
+    let mut destinations: Vec<DestinationId> = Vec::with_capacity(permits.len());
+    let mut indices = Vec::with_capacity(permits.len());
+    for permit in permits {
+        let known = (destinations.iter()).position(|one| *one == permit.destination);
+        let index = known.unwrap_or(destinations.len());
+        if known.is_none() {
+            destinations.push(permit.destination);
+        }
+        indices.push(u8::try_from(index).expect("a group holds at most MAX_GROUP permits"));
+    }
+    let shape = Shape {
+        destinations: destinations.len(),
+        permits: permits.len(),
+    };
+    let mut bytes = Vec::with_capacity(shape.bytes());
     bytes.push(VERSION);
-    bytes.extend_from_slice(group.destination().0.as_bytes());
-    bytes.push(u8::try_from(permits.len()).expect("a group holds at most MAX_GROUP permits"));
+    bytes.push(shape.counts());
+    for destination in destinations {
+        bytes.extend_from_slice(destination.0.as_bytes());
+    }
+    bytes.extend_from_slice(&indices[..shape.index_bytes()]);
     for permit in permits {
         for word in [
             permit.attempt.0,
@@ -72,37 +142,63 @@ pub fn decode(bytes: &[u8]) -> Result<PermitGroup, Undecodable> {
     if version != VERSION {
         return Err(Undecodable::Version(version));
     }
-    let short = Undecodable::Length {
-        expected: HEADER_BYTES + PERMIT_BYTES,
-        found: bytes.len(),
+    // One that ends before its counts is shorter than the shortest.
+    let shape = Shape::of(bytes.get(1).copied().unwrap_or_default());
+    let Shape {
+        destinations,
+        permits,
+    } = shape;
+    let counts = Undecodable::Counts {
+        destinations,
+        permits,
     };
-    let (header, body) = bytes.split_first_chunk::<HEADER_BYTES>().ok_or(short)?;
-    let destination = DestinationId(Uuid::from_slice(&header[1..17]).or(Err(short))?);
-    let count = header[17];
-    let permits = usize::from(count);
-    if permits == 0 || permits > MAX_GROUP {
-        return Err(Undecodable::Count(count));
+    if destinations > permits {
+        return Err(counts);
     }
-    if body.len() != permits * PERMIT_BYTES {
+    if bytes.len() != shape.bytes() {
         return Err(Undecodable::Length {
-            expected: HEADER_BYTES + permits * PERMIT_BYTES,
+            expected: shape.bytes(),
             found: bytes.len(),
         });
     }
-    let permits = body
-        .as_chunks::<PERMIT_BYTES>()
-        .0
-        .iter()
-        .map(|permit| read_permit(destination, permit))
+    let (table, rest) = bytes[HEADER_BYTES..].split_at(destinations * DESTINATION_BYTES);
+    let (indices, words) = rest.split_at(shape.index_bytes());
+    let table = table.as_chunks::<DESTINATION_BYTES>().0;
+    let indices: Vec<usize> = match indices.is_empty() {
+        true => (0..permits).map(|place| place % destinations).collect(),
+        false => indices.iter().copied().map(usize::from).collect(),
+    };
+    if !is_in_order(table, &indices) {
+        return Err(Undecodable::Order);
+    }
+    let permits: Vec<_> = (indices.iter())
+        .zip(words.as_chunks::<PERMIT_BYTES>().0)
+        .map(|(index, words)| read_permit(table[*index], words))
         .collect();
-    PermitGroup::new(permits).ok_or(Undecodable::Count(count))
+    if !permits.is_sorted_by_key(|permit| permit.not_before) {
+        return Err(Undecodable::Order);
+    }
+    PermitGroup::new(permits).ok_or(counts)
 }
 
-fn read_permit(destination: DestinationId, bytes: &[u8; PERMIT_BYTES]) -> Permit {
+/// Whether each destination stands once, in the order in which permits name them.
+fn is_in_order(destinations: &[[u8; DESTINATION_BYTES]], indices: &[usize]) -> bool {
+    let mut named = 0;
+    for index in indices {
+        if *index > named {
+            return false;
+        }
+        named = named.max(index + 1);
+    }
+    let stands_before = |place: usize| destinations[..place].contains(&destinations[place]);
+    named == destinations.len() && !(0..named).any(stands_before)
+}
+
+fn read_permit(destination: [u8; DESTINATION_BYTES], bytes: &[u8; PERMIT_BYTES]) -> Permit {
     let words = bytes.as_chunks::<8>().0;
     let word = |index: usize| i64::from_le_bytes(words[index]);
     Permit {
-        destination,
+        destination: DestinationId(Uuid::from_bytes(destination)),
         attempt: AttemptId(word(0)),
         number: PermitNumber(word(1)),
         epoch: Epoch(word(2)),
@@ -114,6 +210,10 @@ fn read_permit(destination: DestinationId, bytes: &[u8; PERMIT_BYTES]) -> Permit
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn destination(high: u64, low: u64) -> DestinationId {
+        DestinationId(Uuid::from_u64_pair(high, low))
+    }
 
     /// A small deterministic generator (splitmix64).
     struct Words(u64);
@@ -136,12 +236,21 @@ mod tests {
             }
         }
 
+        fn up_to(&mut self, most: usize) -> usize {
+            1 + usize::try_from(self.next() % most as u64).unwrap()
+        }
+
+        /// Of up to sixteen destinations, some of them with more than one permit.
         fn group(&mut self) -> PermitGroup {
-            let count = 1 + usize::try_from(self.next() % MAX_GROUP as u64).unwrap();
-            let destination = DestinationId(Uuid::from_u64_pair(self.next(), self.next()));
-            let permits = (0..count)
-                .map(|_| Permit {
-                    destination,
+            let (permits, destinations) = (self.up_to(MAX_GROUP), self.up_to(MAX_GROUP));
+            self.group_of(permits, destinations)
+        }
+
+        fn group_of(&mut self, permits: usize, destinations: usize) -> PermitGroup {
+            let (high, low) = (self.next(), self.next());
+            let permits = (0..permits)
+                .map(|place| Permit {
+                    destination: destination(high, low + (place % destinations) as u64),
                     attempt: AttemptId(self.signed()),
                     number: PermitNumber(self.signed()),
                     epoch: Epoch(self.signed()),
@@ -164,9 +273,8 @@ mod tests {
 
     #[test]
     fn one_permit_is_58_bytes_and_its_form_is_fixed() {
-        let destination = DestinationId(Uuid::from_u128(0x0102));
         let group = PermitGroup::new(vec![Permit {
-            destination,
+            destination: destination(0, 0x0102),
             attempt: AttemptId(1),
             number: PermitNumber(2),
             epoch: Epoch(3),
@@ -174,9 +282,9 @@ mod tests {
             deadline: Timestamp::from_micros(-1),
         }])
         .unwrap();
-        let mut expected = vec![1];
+        let mut expected = vec![2, 0];
         expected.extend([0; 14]);
-        expected.extend([1, 2, 1]);
+        expected.extend([1, 2]);
         for low in [1, 2, 3, 4] {
             expected.push(low);
             expected.extend([0; 7]);
@@ -184,6 +292,28 @@ mod tests {
         expected.extend([255; 8]);
         assert_eq!(encode(&group), expected);
         assert_eq!(expected.len(), 58);
+    }
+
+    #[test]
+    fn each_destination_is_said_once_and_whose_a_permit_is_where_it_is_not_plain() {
+        let mut words = Words(5);
+        let mut bytes = |destinations| encode(&words.group_of(MAX_GROUP, destinations)).len();
+        assert_eq!([1, 2, 15, 16].map(&mut bytes), [658, 690, 898, 898]);
+        let permit = |number: u64| Permit {
+            destination: destination(0, 0x0100 + number % 2),
+            attempt: AttemptId(7),
+            number: PermitNumber(7),
+            epoch: Epoch(7),
+            not_before: Timestamp::from_micros(7),
+            deadline: Timestamp::from_micros(7),
+        };
+        let three = PermitGroup::new([0, 1, 0].map(permit).to_vec()).unwrap();
+        let bytes = encode(&three);
+        assert_eq!(bytes[..2], [2, 16 + 2]);
+        assert_eq!(bytes[2..18], *permit(0).destination.0.as_bytes());
+        assert_eq!(bytes[18..34], *permit(1).destination.0.as_bytes());
+        assert_eq!(bytes[34..37], [0, 1, 0]);
+        assert_eq!(bytes.len(), 37 + 3 * 40);
     }
 
     #[test]
@@ -201,13 +331,16 @@ mod tests {
 
     #[test]
     fn every_truncation_and_every_trailing_byte_is_refused() {
-        let whole = encode(&Words(3).group());
-        for length in 0..whole.len() {
-            assert!(decode(&whole[..length]).is_err(), "{length} bytes");
+        let mut words = Words(3);
+        for destinations in [1, 3, 5] {
+            let whole = encode(&words.group_of(5, destinations));
+            for length in 0..whole.len() {
+                assert!(decode(&whole[..length]).is_err(), "{length} bytes");
+            }
+            let mut longer = whole;
+            longer.push(0);
+            assert!(matches!(decode(&longer), Err(Undecodable::Length { .. })));
         }
-        let mut longer = whole;
-        longer.push(0);
-        assert!(matches!(decode(&longer), Err(Undecodable::Length { .. })));
     }
 
     #[test]
@@ -218,11 +351,47 @@ mod tests {
             assert_eq!(decode(&bytes), Err(Undecodable::Version(version)));
         }
         bytes[0] = VERSION;
-        bytes[17] = 0;
-        assert_eq!(decode(&bytes), Err(Undecodable::Count(0)));
-        bytes[17] = 17;
-        bytes.resize(HEADER_BYTES + 17 * PERMIT_BYTES, 0);
-        assert_eq!(decode(&bytes), Err(Undecodable::Count(17)));
+        bytes[1] = 2 * 16 + 1;
+        let counts = Undecodable::Counts {
+            destinations: 3,
+            permits: 2,
+        };
+        assert_eq!(decode(&bytes), Err(counts));
         assert_eq!(decode(&[]), Err(Undecodable::Empty));
+    }
+
+    /// Somebody else wrote it, or it is damaged where its length does not tell.
+    #[test]
+    fn what_we_would_write_otherwise_is_refused() {
+        let slots = [1_u64, 2, 3].map(|slot| Permit {
+            destination: destination(0, slot % 2),
+            attempt: AttemptId(1),
+            number: PermitNumber(1),
+            epoch: Epoch(1),
+            not_before: Timestamp::from_micros(slot.cast_signed()),
+            deadline: Timestamp::from_micros(9),
+        });
+        let whole = encode(&PermitGroup::new(slots.to_vec()).unwrap());
+        assert!(decode(&whole).is_ok());
+        let indices = HEADER_BYTES + 2 * DESTINATION_BYTES;
+        let second_slot = indices + 3 + PERMIT_BYTES + 3 * 8;
+        let second_destination = HEADER_BYTES + 2 * DESTINATION_BYTES - 1;
+        for (place, byte) in [
+            // The second destination is named first; it is never named; there is no third.
+            (indices, 1),
+            (indices + 1, 0),
+            (indices + 2, 2),
+            // The one destination stands twice.
+            (
+                second_destination,
+                whole[HEADER_BYTES + DESTINATION_BYTES - 1],
+            ),
+            (second_slot, 0),
+            (second_slot, 4),
+        ] {
+            let mut damaged = whole.clone();
+            damaged[place] = byte;
+            assert_eq!(decode(&damaged), Err(Undecodable::Order), "{place}: {byte}");
+        }
     }
 }

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use domain::permit::PermitGroup;
 
-/// One queue of permit groups, shared by all destinations.
+/// One queue of permit groups, shared by all destinations; a group may be of many.
 ///
 /// At least once, in no promised order; a message may be lost, doubled or
 /// late, because every permit in it can be refused by the store.

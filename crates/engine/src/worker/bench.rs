@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::ports::DeliveryTag;
 
-/// So many messages may wait; the permits of one share its seat.
+/// So many messages may wait; the permits of one share its seat, whatever
+/// destinations they are of.
 pub(super) struct Bench {
     seats: usize,
     /// How many permits of each message sit.

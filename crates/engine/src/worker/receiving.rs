@@ -14,8 +14,10 @@ use crate::worker::deliver::Deliverer;
 use crate::worker::hand::Hand;
 use crate::worker::targets::Targets;
 
-/// How many messages may be in hand: so many that even full ones find a place
-/// each.
+/// How many messages may be in hand: so many that there is a place for each of
+/// their permits where all are full. A broker counts messages, so those that are
+/// not full leave places empty; schedulers fill them with permits of whatever
+/// destinations ([`PermitGroup::split`](domain::permit::PermitGroup::split)).
 pub(super) fn prefetch(places: u32) -> u16 {
     let group = u32::try_from(MAX_GROUP).unwrap_or(u32::MAX);
     u16::try_from((places / group).max(1)).unwrap_or(u16::MAX)
@@ -115,10 +117,9 @@ impl Receiving {
             .collect();
         let targets = self.targets.of(&permits).await;
         for delivery in deliveries {
-            let target = targets.get(&delivery.group.destination()).cloned();
             for in_hand in self.hand.take_up(&delivery) {
                 let deliverer = Arc::clone(&self.deliverer);
-                let target = target.clone();
+                let target = targets.get(&in_hand.permit.destination).cloned();
                 let given_up = self.given_up.clone();
                 self.tasks.spawn(async move {
                     let delivery = deliverer.deliver(in_hand, target);

@@ -57,6 +57,19 @@ pub(crate) fn fates(
     }
 }
 
+/// A line's word for a message: the destination of each of its permits.
+struct Whose<'a>(&'a PermitGroup);
+
+impl fmt::Display for Whose<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("permits of")?;
+        for permit in self.0.permits() {
+            write!(f, " {}", short(permit.destination))?;
+        }
+        Ok(())
+    }
+}
+
 /// One process's way to the queue.
 #[derive(Clone)]
 pub(crate) struct FaultyQueue {
@@ -84,12 +97,8 @@ impl DeliveryQueue for FaultyQueue {
         let published = self.inner.publish(groups).await;
         let published = published.map_err(|error| self.failed(Site::Publish, error))?;
         for (group, answer) in groups.iter().zip(&published) {
-            let destination = short(group.destination());
-            let permits = group.permits().len();
-            self.line(
-                Site::Publish,
-                format_args!("{destination} {permits} permits {answer:?}"),
-            );
+            let permits = Whose(group);
+            self.line(Site::Publish, format_args!("{permits} {answer:?}"));
         }
         self.gate.leave(Site::Publish).await;
         Ok(published)
@@ -125,8 +134,8 @@ impl Subscription for FaultySubscription {
         let received = received.map_err(|error| self.queue.failed(Site::Receive, error))?;
         for delivery in received.iter().filter(|delivery| delivery.redelivered) {
             self.queue.gate.around.counts.note("message redelivered");
-            let destination = short(delivery.group.destination());
-            (self.queue).line(Site::Receive, format_args!("{destination} redelivered"));
+            let permits = Whose(&delivery.group);
+            (self.queue).line(Site::Receive, format_args!("{permits} redelivered"));
         }
         Ok(received)
     }

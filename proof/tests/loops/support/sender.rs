@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use domain::ids::AttemptId;
+use domain::ids::{AttemptId, DestinationId};
 use domain::response_headers::ResponseHeaders;
 use domain::signals::RawSignals;
 use engine::ports::{FirstByte, Prepared, Request, Response, SendError, Sender, Target};
@@ -29,6 +29,7 @@ pub(crate) struct FakeSender {
     pub(crate) send: Arc<Script<Request, Result<Response, SendError>>>,
     hangs_from: Arc<AtomicI64>,
     held_up: Arc<Mutex<Duration>>,
+    unreached: Mutex<Option<DestinationId>>,
 }
 
 impl FakeSender {
@@ -40,7 +41,13 @@ impl FakeSender {
             send: Arc::new(Script::new(|_| Ok(answer(200)))),
             hangs_from: Arc::new(AtomicI64::new(i64::MAX)),
             held_up: Arc::default(),
+            unreached: Mutex::default(),
         }
+    }
+
+    /// Dials to this destination never end.
+    pub(crate) fn never_reaches(&self, destination: DestinationId) {
+        *self.unreached.lock().unwrap() = Some(destination);
     }
 
     /// Requests are held up for so long from now on, before anything of them leaves.
@@ -79,6 +86,10 @@ pub(crate) fn answer(status: u16) -> Response {
 impl Sender for FakeSender {
     async fn prepare(&self, target: &Target) -> Result<Box<dyn Prepared>, SendError> {
         self.journal.note(Event::Prepare(target.destination));
+        let is_reached = *self.unreached.lock().unwrap() != Some(target.destination);
+        if !is_reached {
+            std::future::pending::<()>().await;
+        }
         self.prepare.ask(target.clone()).await?;
         Ok(Box::new(Ready {
             journal: Arc::clone(&self.journal),

@@ -1,10 +1,11 @@
 //! Target `permits`: messages of the delivery queue, from whoever can write to
 //! the broker.
 
-use domain::permit::MAX_GROUP;
+use std::collections::BTreeSet;
+
 use fuzzing::{Verdict, ensure};
 
-use super::{HEADER_BYTES, PERMIT_BYTES, Undecodable, decode, encode};
+use super::{Shape, Undecodable, decode, encode};
 
 #[test]
 fn permit_messages() -> fuzzing::Outcome {
@@ -18,22 +19,23 @@ fn judge(input: &[u8]) -> Verdict {
         Err(error) => return Ok(kind(error).to_owned()),
     };
     let permits = group.permits();
-    ensure!((1..=MAX_GROUP).contains(&permits.len()));
-    ensure!(input.len() == HEADER_BYTES + permits.len() * PERMIT_BYTES);
-    ensure!(
-        permits
-            .iter()
-            .all(|permit| permit.destination == group.destination())
-    );
+    let destinations: BTreeSet<_> = permits.iter().map(|permit| permit.destination).collect();
+    let shape = Shape {
+        destinations: destinations.len(),
+        permits: permits.len(),
+    };
+    ensure!(input.len() == shape.bytes());
+    ensure!(permits.is_sorted_by_key(|permit| permit.not_before));
     ensure!(encode(&group) == input, "another message says the same");
-    Ok(format!("{} permits", permits.len()))
+    Ok(format!("{shape:?}"))
 }
 
 fn kind(error: Undecodable) -> &'static str {
     match error {
         Undecodable::Empty => "empty",
         Undecodable::Version(_) => "version",
-        Undecodable::Count(_) => "count",
+        Undecodable::Counts { .. } => "counts",
         Undecodable::Length { .. } => "length",
+        Undecodable::Order => "order",
     }
 }
