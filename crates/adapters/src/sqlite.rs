@@ -154,9 +154,7 @@ impl SqliteStore {
         let lock = lock(path)?;
         let new = create_private(path)?;
         let mut writer = connect(path, OpenFlags::default())?;
-        configure(&writer)?;
-        migrate::migrate(&mut writer)?;
-        let lines = Lines::follow(&writer)?;
+        let lines = own(&mut writer)?;
         let read_only = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let (reader, counter) = (connect(path, read_only)?, connect(path, read_only)?);
         lines.tell(&reader)?;
@@ -199,9 +197,7 @@ impl SqliteStore {
     /// A store that is gone when it is dropped, for tests and demos.
     pub fn in_memory(clock: Clock) -> Result<Self, StoreError> {
         let mut connection = connect(Path::new(":memory:"), OpenFlags::default())?;
-        configure(&connection)?;
-        migrate::migrate(&mut connection)?;
-        let lines = Lines::follow(&connection)?;
+        let lines = own(&mut connection)?;
         let lane = Lane::spawn("sqlite-memory", connection, None, ())?;
         Ok(Self::on(Arc::new(lane), lines, clock, Duration::ZERO))
     }
@@ -223,9 +219,7 @@ impl SqliteStore {
             let mut connection = connection.lock().unwrap_or_else(PoisonError::into_inner);
             prepare(&connection)?;
             tell_the_time(&connection, clock.clone())?;
-            configure(&connection)?;
-            migrate::migrate(&mut connection)?;
-            Lines::follow(&connection)?
+            own(&mut connection)?
         };
         let lane = Arc::new(Lane::Inline(connection));
         Ok(Self::on(lane, lines, clock, head_start))
@@ -366,6 +360,17 @@ fn tell_the_time(connection: &Connection, clock: Clock) -> Result<(), Fault> {
     };
     let flags = FunctionFlags::SQLITE_UTF8;
     Ok(connection.create_scalar_function("julianday", 1, flags, julian_day)?)
+}
+
+/// Makes a connection the one that writes, and brings the schema up to date.
+fn own(connection: &mut Connection) -> Result<Arc<Lines>, Fault> {
+    configure(connection)?;
+    migrate::migrate(connection)?;
+    // Else SQLite puts what a statement would take back, where that is more than 16 pages,
+    // into a file of its own, which not every process may write. Not before a migration,
+    // which may sort a whole table; and not after the lines, whose triggers it would drop.
+    connection.pragma_update(None, "temp_store", "memory")?;
+    Lines::follow(connection)
 }
 
 fn configure(connection: &Connection) -> Result<(), Fault> {

@@ -3,8 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use adapters::sqlite::{SqliteStore, system_clock};
@@ -81,6 +81,16 @@ impl Place {
     fn file(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
+}
+
+/// And in no file beside the store, for which a process may have no place.
+#[test]
+fn what_a_statement_would_take_back_is_kept_in_memory() {
+    let connection = Arc::new(Mutex::new(Connection::open_in_memory().unwrap()));
+    SqliteStore::inline(Arc::clone(&connection), system_clock(), Duration::ZERO).unwrap();
+    let connection = connection.lock().unwrap();
+    let kept = connection.pragma_query_value(None, "temp_store", |row| row.get::<_, i64>(0));
+    assert_eq!(kept.unwrap(), 2);
 }
 
 /// First attempts go in creation order, whatever the clock says of it.

@@ -57,6 +57,7 @@ macro_rules! store_contract {
             a_paused_destination_still_accepts
             payloads_come_back_byte_for_byte
             an_event_for_nobody_is_refused_where_there_has_to_be_somebody
+            what_goes_to_many_is_to_each_as_if_it_were_alone
             what_goes_to_very_many_is_written_in_parts
         );
         $crate::store_contract!(@module $world, filters:

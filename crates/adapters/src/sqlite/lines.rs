@@ -27,7 +27,7 @@ use rusqlite::{Connection, Transaction};
 use uuid::Uuid;
 
 use super::fault::Fault;
-use super::rows::{all, first};
+use super::rows::{all, first, object};
 
 /// Begins what may be taken back without the rest of the transaction, and takes it back.
 /// One at a time.
@@ -157,7 +157,7 @@ impl Lines {
         // Only the writer's connection can take anybody out: see `tidy`.
         self.answer(connection, "lines_are_doubted", 0, |_, _| Ok(false))?;
         let lines = Arc::clone(self);
-        let lengths = move |_: &Context<'_>| Ok(written(&lines.lengths()));
+        let lengths = move |_: &Context<'_>| Ok(object(lines.lengths()));
         let flags = FunctionFlags::SQLITE_UTF8;
         Ok(connection.create_scalar_function("line_lengths", 0, flags, lengths)?)
     }
@@ -337,16 +337,6 @@ pub(super) fn tidy(
             first(tx, LEAVE, (destination, id), |_| Ok(()))?;
         }
     }
-}
-
-/// `{"destination": length, …}`
-fn written(lengths: &[(Uuid, usize)]) -> String {
-    let mut json = String::from("{");
-    for (destination, length) in lengths {
-        let comma = if json.len() > 1 { "," } else { "" };
-        let _ = write!(json, "{comma}\"{destination}\":{length}");
-    }
-    json + "}"
 }
 
 fn destination(asked: &Context<'_>) -> rusqlite::Result<Uuid> {

@@ -1,6 +1,6 @@
 //! Values as the rows hold them: times as microseconds, ids and words as text.
 
-use std::fmt::Display;
+use std::fmt::{Display, Write as _};
 use std::str::FromStr;
 
 use domain::batch::BatchSettings;
@@ -103,6 +103,16 @@ pub(super) fn batch_settings(row: &Row<'_>, first: usize) -> Result<BatchSetting
         max_bytes: row.get(first + 1)?,
         max_wait_ms: row.get(first + 2)?,
     })
+}
+
+/// `{"name":value,…}` in this order, of names and values that are JSON as they are shown.
+pub(super) fn object(members: impl IntoIterator<Item = (impl Display, impl Display)>) -> String {
+    let mut json = String::from("{");
+    for (name, value) in members {
+        let comma = if json.len() > 1 { "," } else { "" };
+        let _ = write!(json, "{comma}\"{name}\":{value}");
+    }
+    json + "}"
 }
 
 /// Reads all rows of a cached statement.

@@ -1,12 +1,14 @@
 //! [`Store::accept_events`](engine::ports::Store::accept_events).
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use domain::attempt::AttemptState;
-use domain::event::{Audience, MAX_DESTINATIONS, MAX_PAYLOAD_BYTES, NewEvent};
+use domain::event::{Audience, MAX_DESTINATIONS, MAX_PAYLOAD_BYTES, NewEvent, Timing};
 use domain::ids::{DestinationId, TenantId};
 
 use super::World;
-use engine::ports::{Acceptance, DEFAULT_TENANT};
+use engine::ports::{Acceptance, AttemptView, DEFAULT_TENANT};
 
 /// One waiting attempt, the first try, as of the acceptance.
 pub async fn an_accepted_event_waits_at_its_destination(world: &World) {
@@ -277,6 +279,50 @@ pub async fn an_event_for_nobody_is_refused_where_there_has_to_be_somebody(world
     let answers = world.store.accept_events(&[strict(&paid)]).await.unwrap();
     assert_eq!(answers, [Acceptance::Accepted(vec![to])]);
     assert_eq!(world.backlog(to).await, 1);
+}
+
+/// Meant for the same time, and too old by its own destination's `max_age`.
+pub async fn what_goes_to_many_is_to_each_as_if_it_were_alone(world: &World) {
+    let mut many = Vec::new();
+    for minutes in 0..12 {
+        let of = world.destination().event_types(&["*"]).create().await;
+        if minutes % 3 > 0 {
+            let age = format!("max_age_ms = {minutes} * 60000 where id = '{of}'");
+            world.sql(&format!("update destinations set {age}")).await;
+        }
+        many.push(of);
+    }
+    let later = Timing {
+        deliver_at: Some(world.now().await + Duration::from_secs(3_600)),
+        ..Timing::default()
+    };
+    let urgent = Timing {
+        urgent: true,
+        ..Timing::default()
+    };
+    for timing in [Timing::default(), later, urgent] {
+        let to_all = NewEvent {
+            timing,
+            ..of_type(world, "order.paid")
+        };
+        let mut events = vec![to_all];
+        events.extend(many.iter().map(|of| NewEvent {
+            timing,
+            ..world.event(*of)
+        }));
+        let answers = world.store.accept_events(&events).await.unwrap();
+        assert_eq!(answers[0].destinations().len(), many.len());
+        for (of, alone) in many.iter().zip(&events[1..]) {
+            let attempts = world.attempts(*of).await;
+            let told = |event: &NewEvent| {
+                let told = |one: &AttemptView| (one.created_at, one.due_at, one.expires_at);
+                let attempt = attempts.iter().find(|one| one.event == event.id);
+                attempt.map(told)
+            };
+            assert!(told(alone).is_some());
+            assert_eq!(told(&events[0]), told(alone), "{timing:?}");
+        }
+    }
 }
 
 /// A step of the store stays short, and an event has no end of deliveries. What is
