@@ -246,9 +246,9 @@ pub const NO_OUTCOME_IN_TIME: &str = "no outcome was recorded in time";
 /// their locks for longer.
 pub const MAX_ROWS: usize = 1_000;
 
-/// About as many deliveries one [`Store::accept_events`] adds, whoever's: they take
-/// a quarter of a second, which is what others then wait for.
-pub const MAX_DELIVERIES: usize = 2_000;
+/// About as many deliveries one [`Store::accept_events`] adds, whoever's: as many as a full
+/// batch of events for one destination each, and others wait for either.
+pub const MAX_DELIVERIES: usize = MAX_ROWS;
 
 /// The most permits of one [`Store::claim_batches`]: what is composed at once
 /// stays within so many times [`domain::batch::MAX_BYTES`].
