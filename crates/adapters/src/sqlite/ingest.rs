@@ -51,8 +51,8 @@ const INSERT_DELIVERY: &str = "
         urgent)
     values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
 
-/// The same for many, each with when it is too old: a third of what a statement for each
-/// takes. Putting aside what the query has costs as much as some five of those.
+/// The same for many, each with when it is too old: less than half of what a statement for
+/// each takes. Putting aside what the query has costs as much as some five of those.
 const INSERT_DELIVERIES: &str = "
     -- accept_events: its deliveries, where they are many
     insert into deliveries
