@@ -171,12 +171,12 @@ pub(crate) async fn a_read_whose_reader_has_left_ends_with_its_statement(world: 
         tokio::spawn(world.router().oneshot(request))
     };
     let user = world.user().await;
-    let under_way = async || {
-        let count = "select count(*) from pg_stat_activity
+    let under_way = async || -> i64 {
+        let statements = "select count(*) from pg_stat_activity
             where datname = current_database() and state = 'active'
                 and query like '-- event_types%'";
-        let count = sqlx::query_scalar::<_, i64>(count).fetch_one(&user).await;
-        count.unwrap()
+        let count = sqlx::query_scalar(statements).fetch_one(&user);
+        count.await.unwrap()
     };
     let readers = ["/v1/event-types", "/dashboard/event-types"].map(reads_types);
     let both = async {
