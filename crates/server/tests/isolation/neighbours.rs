@@ -184,7 +184,8 @@ pub(crate) async fn a_read_whose_reader_has_left_ends_with_its_statement(world: 
             tokio::task::yield_now().await;
         }
     };
-    timeout(SOON, both).await.expect("both are under way");
+    let both = timeout(SOON * 2, both).await;
+    both.expect("both are under way");
     for reader in readers {
         reader.abort();
         assert!(reader.await.is_err_and(|ended| ended.is_cancelled()));
