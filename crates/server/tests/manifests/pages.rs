@@ -1,5 +1,5 @@
-//! The steps of the pages, run as they stand there by the real `kubectl` against the
-//! API server in memory: all but those that need a kubelet or an image.
+//! The steps of the page, run as they stand there by the real `kubectl` against the API
+//! server in memory: all but those that need a kubelet or an image, which are named.
 
 use std::io::Write as _;
 use std::time::Duration;
@@ -20,10 +20,10 @@ api-key=0123456789abcdef
 secret-keys=one:BwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwc=
 ";
 
-/// The lines of the shell on a page, from one heading to the next of its rank; of the
+/// The lines of the shell on the page, from one heading to the next of its rank; of the
 /// whole page without one.
-pub(crate) fn steps(page: &str, heading: Option<&str>) -> Vec<String> {
-    let page = read(page);
+fn steps(heading: Option<&str>) -> Vec<String> {
+    let page = read("k8s/README.md");
     let part = match heading {
         None => &*page,
         Some(heading) => {
@@ -37,10 +37,30 @@ pub(crate) fn steps(page: &str, heading: Option<&str>) -> Vec<String> {
     lines.map(str::to_owned).collect()
 }
 
+/// What nothing here takes, by how it begins, in the page's order; and why.
+const LEFT: [(&str, &str); 5] = [
+    (
+        "docker build ",
+        "makes an image, which takes Docker; `image` looks at what it is made of",
+    ),
+    ("kind load ", "brings the image to nodes"),
+    (
+        "kubectl -n paceline exec deploy/api -- ",
+        "runs in a pod; what it runs is taken by the test `readme`",
+    ),
+    (
+        "kubectl -n paceline logs deploy/receiver",
+        "reads what a pod said",
+    ),
+    (
+        "kubectl -n paceline exec deploy/postgres -- ",
+        "runs in a pod; what it runs is taken by the test `readme`",
+    ),
+];
+
 /// Whether it needs a kubelet, which runs pods, or an image.
 fn needs_a_kubelet(step: &str) -> bool {
-    let words: Vec<&str> = step.split_whitespace().collect();
-    matches!(words[0], "docker" | "kind") || words.contains(&"exec") || words.contains(&"logs")
+    LEFT.iter().any(|(begin, _)| step.starts_with(begin))
 }
 
 /// A cluster with nothing in it, and a folder with our manifests and the user's secrets.
@@ -57,13 +77,14 @@ async fn run(shell: &Shell, steps: &[String]) {
     }
 }
 
-const README: &str = "k8s/README.md";
-
 #[tokio::test]
 async fn every_step_of_the_readme_can_be_taken_in_its_order() {
-    let mut steps = steps(README, None);
+    let mut steps = steps(None);
     let left: Vec<&String> = steps.iter().filter(|step| needs_a_kubelet(step)).collect();
-    assert_eq!(left.len(), 5, "no more than these: {left:#?}");
+    assert_eq!(left.len(), LEFT.len(), "no more than these: {left:#?}");
+    for (step, (begin, why)) in left.iter().zip(LEFT) {
+        assert!(step.starts_with(begin), "{step}: is it one that {why}?");
+    }
     // It ends with uninstalling, and with what to do where that was not done: below.
     let way_out = steps.pop().expect("it has steps");
     assert!(way_out.contains("finalizers"), "{way_out}");
@@ -89,7 +110,7 @@ fn is_for_any_cluster(step: &str) -> bool {
 
 /// The page's steps for any cluster.
 fn for_any_cluster() -> Vec<String> {
-    let mut steps = steps(README, None);
+    let mut steps = steps(None);
     steps.pop();
     steps.retain(|step| is_for_any_cluster(step));
     steps
@@ -98,7 +119,7 @@ fn for_any_cluster() -> Vec<String> {
 #[test]
 fn what_a_real_cluster_may_lack_is_left_out_and_nothing_else() {
     let taken = for_any_cluster();
-    let mut left = steps(README, None);
+    let mut left = steps(None);
     left.retain(|step| !taken.contains(step) && !needs_a_kubelet(step));
     // The way out of half an uninstallation is the last.
     let begin = [
@@ -148,19 +169,10 @@ async fn no_namespace(shell: &Shell) {
 #[tokio::test]
 async fn what_users_supply_can_be_made_on_an_empty_cluster() {
     let shell = empty_cluster().await;
-    run(&shell, &steps(README, Some("What you supply"))).await;
+    run(&shell, &steps(Some("What you supply"))).await;
     let secret = shell.server.get("secrets", "paceline");
     assert!(secret.expect("it was made")["data"]["secret-keys"].is_string());
     assert!(shell.server.get("deployments", "worker").is_some());
-}
-
-/// They need no cluster at all.
-#[tokio::test]
-async fn every_step_of_the_operations_page_can_be_taken() {
-    let steps = steps("docs/operations.md", None);
-    assert!(!steps.is_empty());
-    let shell = Shell::start().await;
-    run(&shell, &steps).await;
 }
 
 /// As many resources as its operator does not let go at once.
@@ -189,7 +201,7 @@ fn is_gone(shell: &Shell) -> bool {
 async fn one_command_uninstalls_it() {
     let shell = empty_cluster().await;
     with_resources(&shell).await;
-    let [uninstall, _] = &steps(README, Some("Uninstalling"))[..] else {
+    let [uninstall, _] = &steps(Some("Uninstalling"))[..] else {
         panic!("one command, and one for where it was not given")
     };
     shell.done(uninstall).await;
@@ -208,7 +220,7 @@ async fn there_is_a_way_out_of_half_an_uninstallation() {
     let namespace = namespace.expect("it waits for its resources");
     assert!(namespace["metadata"]["deletionTimestamp"].is_string());
     assert!(!shell.server.names("destinations").is_empty());
-    let [_, way_out] = &steps(README, Some("Uninstalling"))[..] else {
+    let [_, way_out] = &steps(Some("Uninstalling"))[..] else {
         panic!("one command, and one for where it was not given")
     };
     shell.done(way_out).await;

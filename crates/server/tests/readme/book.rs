@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 pub(crate) const README: &str = include_str!("../../../../README.md");
 
 /// The documents, by name.
-pub(crate) const DOCUMENTS: [(&str, &str); 22] = [
+pub(crate) const DOCUMENTS: [(&str, &str); 24] = [
     ("README.md", README),
     ("audit.md", include_str!("../../../../docs/audit.md")),
     ("batching.md", include_str!("../../../../docs/batching.md")),
@@ -45,6 +45,7 @@ pub(crate) const DOCUMENTS: [(&str, &str); 22] = [
     ("retries.md", include_str!("../../../../docs/retries.md")),
     ("runbook.md", include_str!("../../../../docs/runbook.md")),
     ("scaling.md", include_str!("../../../../docs/scaling.md")),
+    ("security.md", include_str!("../../../../docs/security.md")),
     (
         "signatures.md",
         include_str!("../../../../docs/signatures.md"),
@@ -56,31 +57,42 @@ pub(crate) const DOCUMENTS: [(&str, &str); 22] = [
     ("tenants.md", include_str!("../../../../docs/tenants.md")),
     ("traces.md", include_str!("../../../../docs/traces.md")),
     ("what-if.md", include_str!("../../../../docs/what-if.md")),
+    ("k8s/README.md", include_str!("../../../../k8s/README.md")),
 ];
 
-/// The fenced blocks of a language, without their fences and indentation.
-pub(crate) fn blocks(text: &str, language: &str) -> Vec<String> {
-    let mut blocks: Vec<String> = Vec::new();
-    let mut open: Option<bool> = None;
+/// The document of this name.
+pub(crate) fn document(name: &str) -> &'static str {
+    let found = DOCUMENTS.into_iter().find(|(called, _)| *called == name);
+    found.expect("it is a document").1
+}
+
+/// The fenced blocks with their languages, without their fences and indentation.
+pub(crate) fn fenced(text: &str) -> Vec<(String, String)> {
+    let mut blocks: Vec<(String, String)> = Vec::new();
+    let mut is_open = false;
     for line in text.lines().map(str::trim_start) {
-        match (line.strip_prefix("```"), open) {
-            (Some(named), None) => {
-                open = Some(named == language);
-                if named == language {
-                    blocks.push(String::new());
-                }
+        match (line.strip_prefix("```"), is_open) {
+            (Some(language), false) => {
+                blocks.push((language.to_owned(), String::new()));
+                is_open = true;
             }
-            (Some(_), Some(_)) => open = None,
-            (None, Some(true)) => {
-                let block = blocks.last_mut().expect("a block is open");
+            (Some(_), true) => is_open = false,
+            (None, true) => {
+                let (_, block) = blocks.last_mut().expect("a block is open");
                 block.push_str(line);
                 block.push('\n');
             }
-            (None, _) => {}
+            (None, false) => {}
         }
     }
-    assert_eq!(open, None, "a fence is not closed");
+    assert!(!is_open, "a fence is not closed");
     blocks
+}
+
+/// The fenced blocks of a language.
+pub(crate) fn blocks(text: &str, language: &str) -> Vec<String> {
+    let of_it = fenced(text).into_iter().filter(|(of, _)| of == language);
+    of_it.map(|(_, block)| block).collect()
 }
 
 /// The code between backticks outside of fences.
