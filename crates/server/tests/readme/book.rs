@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 pub(crate) const README: &str = include_str!("../../../../README.md");
 
 /// The documents, by name.
-pub(crate) const DOCUMENTS: [(&str, &str); 24] = [
+pub(crate) const DOCUMENTS: [(&str, &str); 25] = [
     ("README.md", README),
     ("audit.md", include_str!("../../../../docs/audit.md")),
     ("batching.md", include_str!("../../../../docs/batching.md")),
@@ -19,6 +19,7 @@ pub(crate) const DOCUMENTS: [(&str, &str); 24] = [
         "event-types.md",
         include_str!("../../../../docs/event-types.md"),
     ),
+    ("filters.md", include_str!("../../../../docs/filters.md")),
     (
         "from-svix.md",
         include_str!("../../../../docs/from-svix.md"),
@@ -127,6 +128,10 @@ pub(crate) fn commands(block: &str) -> Vec<String> {
             command.pop();
             continue;
         }
+        if is_quoted(&command) {
+            command.push('\n');
+            continue;
+        }
         if let Some((_, end)) = line.split_once("<<") {
             ends = Some(end.trim_matches('\'').to_owned());
         }
@@ -136,6 +141,21 @@ pub(crate) fn commands(block: &str) -> Vec<String> {
     }
     assert!(command.is_empty() && ends.is_none(), "cut off: {block}");
     commands
+}
+
+/// Whether a quote is open at its end.
+fn is_quoted(command: &str) -> bool {
+    let (mut quote, mut last) = (None, ' ');
+    for next in command.chars() {
+        match (next, quote) {
+            ('#', None) if last.is_whitespace() => return false,
+            ('\'' | '"', None) => quote = Some(next),
+            (_, Some(open)) if next == open => quote = None,
+            _ => {}
+        }
+        last = next;
+    }
+    quote.is_some()
 }
 
 /// A command's words, with these variables, as a shell would split them; up to
@@ -182,4 +202,6 @@ fn commands_are_split_as_a_shell_splits_them() {
     assert_eq!(split[0], ["a", "-d", "{\"x\": \"7\"}", "b 7", "$ID"]);
     assert_eq!(split[1][0], "python3");
     assert_eq!(split[2], ["e"]);
+    let quoted = commands("f '{\n\"g\": 1\n}' # it's\nh\n");
+    assert_eq!(quoted, ["f '{\n\"g\": 1\n}' # it's", "h"]);
 }

@@ -128,7 +128,17 @@ impl Installation {
 
     /// Starts each process anew, one after the other, and waits until it is ready.
     pub(crate) fn start(&mut self) {
-        for (role, own) in self.roles.clone() {
+        self.start_where(|_| true);
+    }
+
+    /// Those that open secrets, or let somebody in.
+    pub(crate) fn start_with_other_keys(&mut self) {
+        self.start_where(|role| role != "scheduler");
+    }
+
+    fn start_where(&mut self, is_meant: impl Fn(&str) -> bool) {
+        let meant = self.roles.iter().filter(|(role, _)| is_meant(role));
+        for (role, own) in meant.cloned().collect::<Vec<_>>() {
             self.running.retain(|process| process.role != role);
             self.launch(role, &own);
         }

@@ -147,10 +147,10 @@ fn seals_anew(site: &mut Installation, file: &str) {
         panic!("a key was added: {both:?}")
     };
     assert_eq!(both[..both.len() - 1], old);
-    site.start();
+    site.start_with_other_keys();
     site.run(&to_the_front);
     assert_eq!(ring(site, file), [&[new.clone()][..], &old].concat());
-    site.start();
+    site.start_with_other_keys();
     if is_one_process {
         site.stop();
     }
@@ -159,7 +159,7 @@ fn seals_anew(site: &mut Installation, file: &str) {
     site.run(&take_away);
     assert_eq!(ring(site, file), [new.clone()]);
     // It does not start where a secret is left under another key.
-    site.start();
+    site.start_with_other_keys();
     let signed = site.event_for("shop");
     site.await_delivery(&signed);
 }
@@ -214,7 +214,10 @@ fn runs_in_pods(site: &Installation) {
     let [send, change] = in_pods[..] else {
         panic!("no more than these: {in_pods:#?}")
     };
-    site.run(send);
+    // As the page's destination does.
+    site.run("paceline destination update shop --type order.created");
+    let said = site.run(send);
+    assert!(said.contains("accepted for 1 destination"), "{said}");
     let database = Url::parse(&site.settings["PACELINE_DATABASE_URL"]).unwrap();
     let at = format!("PGHOST=127.0.0.1 PGPORT={}", database.port().unwrap());
     let said = site.run(&format!("{at} {change}"));
@@ -321,8 +324,8 @@ fn an_installation_over_servers_is_kept_as_the_pages_say() {
     let old = site.settings.insert("PACELINE_API_KEY", another);
     seals_anew(&mut site, "secret-keys");
     is_let_in_no_more(&site, &old.unwrap());
-    upgrades(&mut site);
     site.await_delivery(&under_way);
+    upgrades(&mut site);
     ends_over_servers(&mut site);
 }
 
