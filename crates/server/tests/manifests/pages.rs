@@ -34,6 +34,7 @@ fn steps(heading: Option<&str>) -> Vec<String> {
     };
     let blocks = part.split("```sh\n").skip(1);
     let lines = blocks.flat_map(|block| block.split("```").next().unwrap_or_default().lines());
+    let lines = lines.map(str::trim).filter(|line| !line.is_empty());
     lines.map(str::to_owned).collect()
 }
 
@@ -126,7 +127,13 @@ fn what_a_real_cluster_may_lack_is_left_out_and_nothing_else() {
         "kubectl -n paceline wait --for=condition=Available ",
         "kubectl -n paceline wait --for=condition=Ready ",
         "kubectl apply -k k8s/overlays/prod",
+        "sed -i.old ",
+        "kubectl apply -k k8s/overlays/prod",
         "kubectl -n paceline rollout status ",
+        "kubectl -n paceline rollout status ",
+        "cp secret.env ",
+        "printf ",
+        "kubectl apply -k k8s/overlays/prod",
         "kubectl -n paceline get destinations -o name ",
     ];
     assert_eq!(left.len(), begin.len(), "{left:#?}");
@@ -173,6 +180,29 @@ async fn what_users_supply_can_be_made_on_an_empty_cluster() {
     let secret = shell.server.get("secrets", "paceline");
     assert!(secret.expect("it was made")["data"]["secret-keys"].is_string());
     assert!(shell.server.get("deployments", "worker").is_some());
+}
+
+/// Once kustomize makes the Secret, another one is applied, and nothing else.
+#[tokio::test]
+async fn a_changed_secret_is_one_step() {
+    let shell = empty_cluster().await;
+    let steps = steps(Some("Changing secrets"));
+    let [.., copy, generate, apply] = &steps[..] else {
+        panic!("{steps:#?}")
+    };
+    for step in [copy, generate, apply] {
+        shell.done(step).await;
+    }
+    let changed = SECRETS.replace("0123456789abcdef", "another-key-of-a-test");
+    shell.write("k8s/overlays/prod/secret.env", &changed);
+    let said = shell.done(apply).await;
+    for role in ["api", "scheduler", "worker", "operator"] {
+        let rolled = format!("deployment.apps/{role} configured");
+        assert!(said.contains(&rolled), "{role}: {said}");
+    }
+    let names = shell.server.names("secrets");
+    let made = names.iter().filter(|name| name.starts_with("paceline-"));
+    assert_eq!(made.count(), 2, "{names:?}");
 }
 
 /// As many resources as its operator does not let go at once.

@@ -243,6 +243,13 @@ fn statements_are_understood(site: &Installation) {
     }
 }
 
+/// What a user of the outbox is given (docs/outbox.md).
+const OF_THE_OUTBOX: &str = include_str!("../../../../examples/outbox_grants.sql");
+
+fn may_hand_in(site: &Installation) -> bool {
+    site.sql("select has_table_privilege('shop', 'paceline.outbox', 'insert')") == "t\n"
+}
+
 /// The steps with a destination's signing secrets.
 fn rotates(site: &mut Installation) {
     let [rotate] = steps(SIGNATURES, "## Secrets");
@@ -313,9 +320,13 @@ fn an_installation_over_servers_is_kept_as_the_pages_say() {
     statements_are_understood(&site);
     rotates(&mut site);
 
+    site.run("psql -q \"$ADMIN_URL\" -c 'create role shop login'");
+    site.sql(OF_THE_OUTBOX);
+    assert!(may_hand_in(&site));
     let [backup, _] = steps(PAGE, "## Backups");
     let [restore, _, _, _, forget] = steps(PAGE, "### Restoring");
     let under_way = comes_back(&mut site, &backup, &restore);
+    assert!(may_hand_in(&site), "its rights are in the backup");
     site.run(&forget);
 
     let [_, password] = steps(PAGE, "## Changing keys and passwords");
