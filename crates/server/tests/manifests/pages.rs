@@ -4,7 +4,7 @@
 use std::io::Write as _;
 use std::time::Duration;
 
-use super::built::read;
+use super::built::{documents, read};
 use super::kubectl::Shell;
 
 /// How long an end that comes by itself may take, on a busy machine.
@@ -203,6 +203,31 @@ async fn a_changed_secret_is_one_step() {
     let names = shell.server.names("secrets");
     let made = names.iter().filter(|name| name.starts_with("paceline-"));
     assert_eq!(made.count(), 2, "{names:?}");
+}
+
+/// The patch that the page has for it is one.
+#[tokio::test]
+async fn backups_can_be_added_to_the_cluster() {
+    let page = read("k8s/README.md");
+    let (_, rest) = page
+        .split_once("\n## Servers by their operators\n")
+        .expect("the heading is there");
+    let patch = rest.split("```yaml\n").nth(1).expect("it has a patch");
+    let shell = Shell::start().await;
+    shell.copy_manifests();
+    let folder = "k8s/overlays/backed-up";
+    std::fs::create_dir(shell.path().join(folder)).expect("make a folder");
+    let patch = patch.split("```").next().unwrap_or_default();
+    shell.write(&format!("{folder}/backups.yaml"), patch);
+    let overlay = "resources: [../prod]\ncomponents: [../../components/cnpg]\n\
+        patches: [{ path: backups.yaml }]\n";
+    shell.write(&format!("{folder}/kustomization.yaml"), overlay);
+    let built = documents(&shell.done(&format!("kubectl kustomize {folder}")).await);
+    let cluster = built.iter().find(|object| object["kind"] == "Cluster");
+    let spec = &cluster.expect("it is there")["spec"];
+    let plugin = &spec["plugins"][0];
+    assert_eq!(plugin["parameters"]["barmanObjectName"], "paceline-backups");
+    assert_eq!(spec["instances"], 3, "it is added to what is there");
 }
 
 /// As many resources as its operator does not let go at once.
