@@ -148,19 +148,38 @@ impl Installation {
         let listen = match role {
             "api" | "serve" => self.api.clone(),
             _ => {
-                let [own] = free();
-                own
+                let [address] = free();
+                address
             }
         };
         let mut command = self.command(env!("CARGO_BIN_EXE_paceline"));
+        command.arg(role);
+        self.spawn(role, command, &listen, own);
+    }
+
+    /// Leaves what a line of a page starts running, and says where, once it is ready.
+    pub(crate) fn leave(&mut self, line: &str, own: &[(&'static str, String)]) -> String {
+        let [listen] = free();
+        let command = self.shell(&format!("exec {line}"));
+        self.spawn("beside", command, &listen, own);
+        listen
+    }
+
+    fn spawn(
+        &mut self,
+        role: &'static str,
+        mut command: Command,
+        listen: &str,
+        own: &[(&'static str, String)],
+    ) {
         command
-            .args([role, "--listen", &listen])
+            .env("PACELINE_LISTEN", listen)
             .envs(own.iter().cloned())
             .stdout(Stdio::null());
         let child = command.spawn().unwrap();
         self.running.push(Process { role, child });
         poll(role, || {
-            let (status, _, _) = send(port(&listen), ("GET", "/readyz"), &[], "").ok()?;
+            let (status, _, _) = send(port(listen), ("GET", "/readyz"), &[], "").ok()?;
             (status == 200).then_some(())
         });
     }

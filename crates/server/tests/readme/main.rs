@@ -52,6 +52,7 @@ fn shown(text: &str) -> Vec<Vec<String>> {
         "PATH",
         "PACELINE_DATABASE_URL",
         "ADMIN_URL",
+        "SHARD_URL",
     ];
     let variables = variables.map(|name| (name.to_owned(), ID.to_owned()));
     let variables = BTreeMap::from(variables);

@@ -8,16 +8,18 @@ use server::trial::Servers;
 use tokio::runtime::Runtime;
 use url::Url;
 
+use crate::ask::send;
 use crate::book::{blocks, commands, document, fenced, inline};
 use crate::installation::Installation;
 use crate::private::PrivateServers;
-use crate::stage::poll;
+use crate::stage::{poll, port};
 
 const PAGE: &str = "operations.md";
 const SIGNATURES: &str = "signatures.md";
 
 /// How many steps stand beneath each heading; a test below takes them all.
-const STEPS: [(&str, &str, usize); 9] = [
+const STEPS: [(&str, &str, usize); 10] = [
+    (PAGE, "## Several shards", 3),
     (PAGE, "## Postgres", 1),
     (PAGE, "## Backups", 2),
     (PAGE, "### Restoring", 5),
@@ -280,8 +282,43 @@ fn upgrades(site: &mut Installation) {
     }
 }
 
-/// Nothing of it is left on the servers.
-fn ends_over_servers(site: &mut Installation) {
+/// A second database, with tenants of its own behind one address.
+fn gets_a_shard(site: &mut Installation) {
+    let [database, tier, router] = steps(PAGE, "## Several shards");
+    let url = format!("{}_b", site.settings["PACELINE_DATABASE_URL"]);
+    site.settings.insert("SHARD_URL", url.clone());
+    site.run(&database);
+    let own = [
+        ("PACELINE_DATABASE_URL", url),
+        ("PACELINE_SHARD_NAME", "b".to_owned()),
+        // So it leaves nothing there.
+        ("PACELINE_QUEUE_URL", "in-process".to_owned()),
+        ("PACELINE_SCHEDULE_URL", "in-process".to_owned()),
+    ];
+    let second = format!("http://{}", site.leave("paceline serve", &own));
+    let first = site.settings["PACELINE_URL"].clone();
+    let [tier, router] = [tier, router].map(|line| {
+        let line = line.replace("https://api-a.internal", &first);
+        line.replace("https://api-b.internal", &second)
+    });
+    site.run(&tier);
+    let at = site.leave(&router, &[]);
+    poll("it has found both", || {
+        let (_, _, said) = send(port(&at), ("GET", "/readyz"), &[], "").ok()?;
+        let both = said.contains("\"a\":true") && said.contains("\"b\":true");
+        both.then_some(())
+    });
+    let create = "paceline tenant create Acme --tier startup";
+    site.run(&format!("{create} --url http://{at}"));
+    let tenant = "select tier from tenants where name = 'Acme'";
+    let found = site.run(&format!("psql -qAt \"$SHARD_URL\" -c \"{tenant}\""));
+    assert_eq!(found, "startup\n");
+    site.stop();
+    site.run("psql -q \"$ADMIN_URL\" -c 'drop database paceline_b'");
+}
+
+/// Nothing of it is left on the servers, now that nothing runs.
+fn ends_over_servers(site: &Installation) {
     // Those of a broker run on its machine and with its cookie: what it is told is done
     // over its own protocol.
     site.stand_in("rabbitmqctl", "echo \"$@\" >>asked");
@@ -289,7 +326,6 @@ fn ends_over_servers(site: &mut Installation) {
     let jobs = format!("{at} --scan --pattern \"$PACELINE_SCHEDULE_PREFIX*\"");
     assert_ne!(site.run(&jobs), "");
     let [end, _] = steps(PAGE, "## Uninstalling");
-    site.stop();
     site.run(&end);
     assert_eq!(site.run(&jobs), "");
     for names in ["datname from pg_database", "rolname from pg_roles"] {
@@ -337,7 +373,8 @@ fn an_installation_over_servers_is_kept_as_the_pages_say() {
     is_let_in_no_more(&site, &old.unwrap());
     site.await_delivery(&under_way);
     upgrades(&mut site);
-    ends_over_servers(&mut site);
+    gets_a_shard(&mut site);
+    ends_over_servers(&site);
 }
 
 #[test]
