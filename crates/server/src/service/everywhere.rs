@@ -61,7 +61,7 @@ impl Service {
         let share = checked_share(share)?;
         of.check()?;
         let until = Instant::now() + BEGINS_FOR;
-        self.begin_until(until, after, (of, share)).await
+        self.begin_until((until, true), after, (of, share)).await
     }
 
     /// The same at as many as one form begins them at.
@@ -76,8 +76,8 @@ impl Service {
             replays: Vec::new(),
             next: after,
         };
-        for _part in 0..PARTS_OF_A_FORM {
-            let wanted = (of, DEFAULT_SHARE);
+        for part in 0..PARTS_OF_A_FORM {
+            let (until, wanted) = ((until, part == 0), (of, DEFAULT_SHARE));
             match self.begin_until(until, begun.next, wanted).await {
                 Ok(part) => {
                     begun.replays.extend(part.replays);
@@ -86,7 +86,7 @@ impl Service {
                 Err(error) if begun.replays.is_empty() => return Err(error),
                 Err(_) => break,
             }
-            if begun.next.is_none() || Instant::now() >= until {
+            if begun.next.is_none() || Instant::now() >= until.0 {
                 break;
             }
         }
@@ -95,7 +95,7 @@ impl Service {
 
     async fn begin_until(
         &self,
-        until: Instant,
+        until: (Instant, bool),
         after: Option<DestinationId>,
         (of, share): (OfAll<'_>, f64),
     ) -> Result<BegunReplays, ServiceError> {
@@ -152,10 +152,10 @@ impl Service {
     }
 }
 
-/// Begins one at each destination of a page that begins after another; until then, and at the
-/// first however late it is, so that whoever goes on gets on.
+/// Begins one at each destination of a page that begins after another; until then, and where
+/// it `gets_on`, at the first however late it is: whoever goes on has to get on.
 async fn begin_each<F>(
-    until: Instant,
+    (until, gets_on): (Instant, bool),
     (after, page): (Option<DestinationId>, DestinationPage),
     begin: impl Fn(DestinationId) -> F,
 ) -> Result<BegunReplays, ServiceError>
@@ -167,7 +167,8 @@ where
         next: after,
     };
     for (turn, to) in page.destinations.into_iter().enumerate() {
-        if turn > 0 && Instant::now() >= until {
+        let has_to = gets_on && turn == 0;
+        if !has_to && Instant::now() >= until {
             return Ok(begun);
         }
         match begin(to).await {
@@ -194,8 +195,8 @@ mod tests {
     }
 
     /// Where it came to, of ten after the third, within five seconds of which so many have gone.
-    async fn came_to(gone: Duration, each: Duration) -> Option<DestinationId> {
-        let until = Instant::now() + BEGINS_FOR - gone;
+    async fn came_to((gone, gets_on): (Duration, bool), each: Duration) -> Option<DestinationId> {
+        let until = (Instant::now() + BEGINS_FOR - gone, gets_on);
         let page = DestinationPage {
             destinations: (4..14).map(id).collect(),
             next: Some(id(20)),
@@ -211,8 +212,17 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_part_ends_with_its_time_and_says_where_to_go_on() {
         let (none, two) = (Duration::ZERO, Duration::from_secs(2));
-        assert_eq!(came_to(none, none).await, Some(id(20)), "all of them");
-        assert_eq!(came_to(none, two).await, Some(id(6)), "none begins at 6 s");
-        assert_eq!(came_to(BEGINS_FOR, two).await, Some(id(4)), "it gets on");
+        let all = came_to((none, true), none).await;
+        assert_eq!(all, Some(id(20)), "all of them");
+        let some = came_to((none, true), two).await;
+        assert_eq!(some, Some(id(6)), "none begins at 6 s");
+        let one = came_to((BEGINS_FOR, true), two).await;
+        assert_eq!(one, Some(id(4)), "it gets on");
+        let none_more = came_to((BEGINS_FOR, false), two).await;
+        assert_eq!(
+            none_more,
+            Some(id(3)),
+            "a form has got on with its first part"
+        );
     }
 }
