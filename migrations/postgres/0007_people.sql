@@ -189,7 +189,12 @@ create table limit_requests (
 create unique index limit_requests_open on limit_requests (destination_id) where state = 'open';
 create unique index limit_requests_open_of_tenant on limit_requests (tenant_id)
     where state = 'open' and destination_id is null;
-create index limit_requests_of_tenant on limit_requests (tenant_id, created_at);
+-- As they are listed: a tenant's, and all. In other words, so that the few of one tenant are
+-- not looked for along all.
+create index limit_requests_of_tenant
+    on limit_requests (tenant_id, (state <> 'open'), created_at desc, id desc);
+create index limit_requests_in_order
+    on limit_requests ((state = 'open') desc, created_at desc, id desc);
 -- A destination that goes is asked for here.
 create index limit_requests_of_destination on limit_requests (destination_id);
 

@@ -219,7 +219,7 @@ impl Store for PostgresStore {
     async fn reap(&self, rules: &ReapRules, limit: u32) -> Result<Reaped, StoreError> {
         // Who cleans up sees to the days that come, too.
         days::make_if_missing(&self.pool).await;
-        Ok(reap::reap(&self.pool, rules, limit).await?)
+        reap::reap(&self.pool, rules, limit).await
     }
 
     async fn sweep(&self, sweep: &Sweep) -> Result<SweepPage, StoreError> {

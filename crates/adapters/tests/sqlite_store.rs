@@ -22,7 +22,7 @@ use domain::smart::{Reason, SmartDelivery};
 use domain::time::Timestamp;
 use engine::ports::{
     Catalog, CatalogError, ClaimAnswer, DEFAULT_TENANT, NextTry, Outcome, ReapRules, Retain,
-    RetainRules, Run, Store, StoreError, Walk,
+    RetainRules, Run, Store, StoreError, Wake, Walk,
 };
 use rusqlite::Connection;
 
@@ -113,6 +113,38 @@ async fn first_attempts_keep_their_order_when_the_clock_is_set_back() {
     let admitted: Vec<_> = permits.iter().map(|permit| permit.attempt).collect();
     let ids: Vec<_> = attempts.iter().map(|attempt| attempt.id).collect();
     assert_eq!(admitted, ids);
+}
+
+/// Keys are not deleted without their index: who was freed before is woken all the same.
+#[tokio::test]
+async fn a_reap_that_is_cut_short_says_whom_it_freed() {
+    let place = Place::new();
+    let path = place.file("paceline.db");
+    let clock = Arc::new(AtomicI64::new(4_100_000_000_000_000));
+    let shown = clock.clone();
+    let shown = move || Timestamp::from_micros(shown.load(Ordering::SeqCst));
+    let store = Arc::new(SqliteStore::open(&path, Arc::new(shown)).unwrap());
+    let world = World::new(store.clone(), Arc::new(Shell(path.clone())));
+    let destination = world.destination().unlimited().create().await;
+    world.accept(destination, 1).await;
+    clock.fetch_add(1_000_000, Ordering::SeqCst);
+    assert_eq!(world.admit(destination).await.len(), 1);
+    let cut = Shell(path).connect();
+    cut.execute_batch("drop index idempotency_keys_expired")
+        .unwrap();
+    let rules = ReapRules {
+        heartbeat_timeout: Duration::from_secs(3_600),
+        start_timeout: Duration::from_secs(3_600),
+        permit_grace: Duration::ZERO,
+    };
+    let nothing = store.reap(&rules, 10).await;
+    let is_away = matches!(nothing, Err(StoreError::Unavailable(_)));
+    assert!(is_away, "{nothing:?}");
+    clock.fetch_add(60_000_000, Ordering::SeqCst);
+    let reaped = store.reap(&rules, 10).await.unwrap();
+    assert_eq!(reaped.wakes, [Wake::now(destination)]);
+    let problem = reaped.cut_short.unwrap();
+    assert!(problem.contains("idempotency_keys_expired"), "{problem}");
 }
 
 /// A row takes 20 ms here. Others write between two steps.

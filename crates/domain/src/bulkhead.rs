@@ -4,6 +4,8 @@
 //! first that comes has half of them at most, the next one half of the rest, and of n
 //! places two tenants that want all leave a quarter to others.
 //!
+//! Bytes are shared by that rule as well ([`may_have`]); for them nobody stands in line.
+//!
 //! **The turns.** Of those that wait and may have a place, it goes to a tenant that has
 //! the fewest, and of these to whoever waits for longest. So a tenant that has none is
 //! never behind one that has some, however long its line is.
@@ -11,6 +13,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::ids::TenantId;
+
+/// Whether a tenant that has so much may have so much more, where so much is free: it has no
+/// more then than was free, so that whoever comes next still finds something.
+#[must_use]
+pub const fn may_have(has: usize, more: usize, free: usize) -> bool {
+    has.saturating_add(more) <= free
+}
 
 /// Who works or waits: a ticket is never given twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -67,7 +76,7 @@ impl Lines {
     pub fn serve(&mut self) -> Option<Ticket> {
         let turns = self.tenants.iter().filter_map(|(tenant, line)| {
             let (has, first) = (line.working.len(), *line.waiting.first()?);
-            (has < self.free).then_some((has, first, *tenant))
+            may_have(has, 1, self.free).then_some((has, first, *tenant))
         });
         let (_has, number, tenant) = turns.min()?;
         let line = self.tenants.get_mut(&tenant)?;

@@ -20,7 +20,7 @@ mod places;
 use std::time::Duration;
 
 pub use crowd::Crowd;
-pub use places::{LINE, STILL, Shares, places_of_the_slow, seats};
+pub use places::{LINE, STILL, Shares, places_of_the_slow};
 
 use crate::attempt::OutcomeKind;
 use crate::attempt::outcome::Outcome;
@@ -45,8 +45,8 @@ const PAUSE_OF_NEW: Duration = Duration::from_secs(4);
 /// The pause of one that answers: it came at a bad moment, and is not to blame.
 const PAUSE_OF_PROMPT: Duration = Duration::from_millis(100);
 
-/// How long a destination that is not known to answer may take to connect
-/// before it needs a seat: enough for one that is far away.
+/// How long a destination may take to connect before it needs a seat: enough for
+/// one that is far away.
 const DIAL_GRACE: Duration = Duration::from_millis(250);
 
 /// An outcome that took as long as this and is no answer can wait for others.
@@ -92,14 +92,13 @@ impl Standing {
         matches!(self, Self::Prompt)
     }
 
-    /// How long it may take to connect before it needs a seat; `None` for as long
-    /// as it likes: its messages may keep the hand.
+    /// How long it may take to connect before it needs a seat. Until then it keeps its
+    /// message in hand, and with it whatever else that carries.
     #[must_use]
-    pub const fn dial_grace(self) -> Option<Duration> {
+    pub const fn dial_grace(self) -> Duration {
         match self {
-            Self::Prompt => None,
-            Self::New => Some(DIAL_GRACE),
-            Self::Hung => Some(Duration::ZERO),
+            Self::Prompt | Self::New => DIAL_GRACE,
+            Self::Hung => Duration::ZERO,
         }
     }
 
@@ -214,9 +213,9 @@ mod tests {
     }
 
     #[test]
-    fn only_who_answers_keeps_the_hand_without_a_seat() {
-        assert_eq!(Standing::Prompt.dial_grace(), None);
-        assert_eq!(Standing::New.dial_grace(), Some(DIAL_GRACE));
-        assert_eq!(Standing::Hung.dial_grace(), Some(Duration::ZERO));
+    fn who_hangs_keeps_no_message_in_hand_and_nobody_for_long() {
+        assert_eq!(Standing::Prompt.dial_grace(), DIAL_GRACE);
+        assert_eq!(Standing::New.dial_grace(), DIAL_GRACE);
+        assert_eq!(Standing::Hung.dial_grace(), Duration::ZERO);
     }
 }

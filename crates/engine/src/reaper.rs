@@ -8,6 +8,7 @@
 //! A part of it that the store puts off costs the others nothing. It may have been
 //! too large a step, so the next ones are smaller until one gets through.
 
+use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -132,14 +133,21 @@ impl Reaper {
                 report(&reaped);
                 self.go_on_from(&reaped);
                 wake_freed(self.schedule.as_ref(), &reaped.wakes).await;
-                reaped.is_full(limit)
+                match &reaped.cut_short {
+                    Some(problem) => self.has_failed(problem),
+                    None => reaped.is_full(limit),
+                }
             }
-            Err(error) => {
-                tracing::warn!(%error, "reaping failed, will run again");
-                self.patient_until = Instant::now() + self.options.patience;
-                false
-            }
+            Err(error) => self.has_failed(&error),
         }
+    }
+
+    /// The store was away, and heartbeats may have been kept from it as well. Nothing more is
+    /// to be had at once.
+    fn has_failed(&mut self, error: &impl Display) -> bool {
+        tracing::warn!(%error, "reaping failed, will run again");
+        self.patient_until = Instant::now() + self.options.patience;
+        false
     }
 
     /// A step of which something was put off is followed by a smaller one.

@@ -33,6 +33,7 @@ mod assets;
 mod attempt;
 mod attempts;
 mod audit;
+mod begun;
 mod cancel;
 mod change;
 mod chart;

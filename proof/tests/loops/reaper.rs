@@ -118,6 +118,29 @@ async fn what_waits_again_is_woken_whatever_the_floor() {
     assert_eq!(woken, [Wake::unblocked(destination(1)), later]);
 }
 
+/// Parts of the pass were committed before the store went away.
+#[tokio::test(start_paused = true)]
+async fn what_was_freed_before_the_store_went_away_is_woken() {
+    let world = World::new();
+    let mut reaper = reaper(&world);
+    reap_for(&mut reaper, Duration::from_secs(7)).await;
+    let limit = u32::try_from(MAX_ROWS).unwrap();
+    world.store.reap.answers(move |_| {
+        Ok(Reaped {
+            expired_permits: limit,
+            wakes: vec![Wake::now(destination(1))],
+            cut_short: Some("away".to_owned()),
+            ..Reaped::default()
+        })
+    });
+    let is_more_left = reaper.tick().await;
+    assert!(!is_more_left, "it is away");
+    assert_eq!(world.journal.woken(), [Wake::unblocked(destination(1))]);
+    world.store.reap.answers(|_| Ok(Reaped::default()));
+    reap_for(&mut reaper, ms(250)).await;
+    assert!(was_patient(&world), "heartbeats may not have got through");
+}
+
 /// The store was there: what a part waited for is no stall, and workers could say
 /// that they live.
 #[tokio::test(start_paused = true)]

@@ -123,9 +123,39 @@ async fn one_that_is_not_dialled_in_time_holds_up_no_other_of_its_message() {
     pass(ms(2)).await;
     assert_eq!(world.journal.sent(), [AttemptId(1), AttemptId(3)]);
     assert_eq!(world.journal.settled(), []);
+    pass(ms(150)).await;
+    assert_eq!(world.journal.settled(), [(tag, Settlement::Done)]);
+    assert_eq!(world.journal.released(), [], "it still may be dialled");
     pass(Duration::from_secs(2)).await;
     assert_eq!(world.journal.released(), [permits[1]]);
-    assert_eq!(world.journal.settled(), [(tag, Settlement::Done)]);
+}
+
+/// It answered before, has a permit in each message, and keeps none of them.
+#[tokio::test(start_paused = true)]
+async fn one_that_nobody_reaches_any_more_keeps_no_others_from_the_hand() {
+    let world = World::new();
+    let worker = world.worker().await;
+    answered_once(&world, 1).await;
+    answered_once(&world, 2).await;
+    world.sender.never_reaches(destination(2));
+    for number in 0..4 {
+        (world.queue).delivers(&[permit_of(2, number), permit_of(1, 100 + number)]);
+    }
+    pass(ms(240)).await;
+    assert_eq!(world.journal.sent().len(), 2 + 2, "two are in hand");
+    pass(ms(20)).await;
+    assert_eq!(world.journal.sent().len(), 2 + 4);
+    pass(ms(250)).await;
+    assert_eq!(world.journal.settled().len(), 2 + 4);
+    // What waits goes back to the store, and not to the queue, which has let go of it.
+    world.shutdown.cancel();
+    worker.await.unwrap();
+    let mut released = world.journal.released();
+    released.sort_unstable_by_key(|permit| permit.attempt);
+    let waited: Vec<_> = (0..4).map(|number| permit_of(2, number)).collect();
+    assert_eq!(released, waited);
+    let settled = world.journal.settled();
+    assert!(settled.iter().all(|(_, how)| *how == Settlement::Done));
 }
 
 #[tokio::test(start_paused = true)]

@@ -135,23 +135,40 @@ pub(super) async fn page(
     })
 }
 
-/// Where they may have gone; one more than may be read.
+/// Where they may have gone; one more than may be read. A plan serves whatever is bound, so
+/// one destination has a statement of its own: in that of all, all would be walked. What is
+/// there and what is deleted have an index each, and both together have none.
 async fn places(
     pool: &PgPool,
     tenant: TenantId,
     one: Option<DestinationId>,
 ) -> Result<Vec<Uuid>, Failure> {
-    Ok(sqlx::query_scalar(
-        "-- find_attempts: where
-        select d.id from destinations d
-        where d.tenant_id = $1 and ($2::uuid is null or d.id = $2)
-        limit $3",
-    )
-    .bind(tenant.0)
-    .bind(one.map(|one| one.0))
-    .bind(i64::from(MAX_PLACES) + 1)
-    .fetch_all(pool)
-    .await?)
+    let query = match one {
+        Some(one) => sqlx::query_scalar(
+            "-- find_attempts: whether that is a place
+            select d.id from destinations d where d.tenant_id = $1 and d.id = $2",
+        )
+        .bind(tenant.0)
+        .bind(one.0),
+        None => sqlx::query_scalar(
+            "-- find_attempts: where
+            select p.id from (
+                (
+                    select d.id from destinations d
+                    where d.tenant_id = $1 and d.deleted_at is null limit $2
+                )
+                union all
+                (
+                    select d.id from destinations d
+                    where d.tenant_id = $1 and d.deleted_at is not null limit $2
+                )
+            ) p
+            limit $2",
+        )
+        .bind(tenant.0)
+        .bind(i64::from(MAX_PLACES) + 1),
+    };
+    Ok(query.fetch_all(pool).await?)
 }
 
 async fn views(

@@ -37,7 +37,11 @@ const TO_DRAIN: i64 = 200;
 
 /// One pass, at most `limit` rows of each kind. Each part has a transaction and a
 /// time of its own: what one of them meets does not undo what the others do.
-pub(super) async fn reap(pool: &PgPool, rules: &ReapRules, limit: u32) -> Result<Reaped, Failure> {
+pub(super) async fn reap(
+    pool: &PgPool,
+    rules: &ReapRules,
+    limit: u32,
+) -> Result<Reaped, StoreError> {
     let mut reaped = Reaped::default();
     let mut wakes = Wakes::default();
     for part in Part::ALL {
@@ -65,7 +69,10 @@ pub(super) async fn reap(pool: &PgPool, rules: &ReapRules, limit: u32) -> Result
                     problem: StoreError::from(failure).to_string(),
                 });
             }
-            Err(failure) => return Err(failure),
+            Err(failure) => {
+                reaped.wakes = wakes.into_vec();
+                return reaped.cut_short_by(failure.into());
+            }
         }
     }
     reaped.wakes = wakes.into_vec();

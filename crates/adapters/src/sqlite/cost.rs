@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use domain::attempt::AttemptState;
-use domain::ids::{AttemptId, DestinationId, WorkerId};
+use domain::ids::{AttemptId, DestinationId, TenantId, WorkerId};
 use domain::time::Timestamp;
 use engine::ports::{
     AttemptFilter, ClaimAnswer, Heartbeat, LedgerPosition, ReapRules, Run, RunResult, SurveyRules,
@@ -17,8 +17,8 @@ use uuid::Uuid;
 
 use super::lines::Lines;
 use super::{
-    admit, claim, fleet, found_attempts, ingest, ledger, limit_group, migrate, over, prepare, reap,
-    record, rows, survey, sweep, usage, watch,
+    admit, claim, fleet, found_attempts, ingest, ledger, limit_group, limit_requests, migrate,
+    over, prepare, reap, record, rows, survey, sweep, usage, watch,
 };
 
 const ID: Uuid = Uuid::from_u128(0xd);
@@ -295,4 +295,55 @@ fn a_search_costs_the_same_whatever_is_kept() {
     let small = cost_of_a_search(12_000);
     assert!(small > 20, "nothing was measured: {small}");
     assert_eq!(small, cost_of_a_search(30_000));
+}
+
+/// The steps of a look at where one destination's attempts are, and another tenant's, beside so
+/// many destinations; and of pages of ten of so many requests, of the tenant and of all.
+fn cost_of_lists(count: u32) -> i32 {
+    let mut connection = with_rows(10);
+    let numbers = format!(
+        "with recursive n (n) as (values (1) union all select n + 1 from n where n < {count})"
+    );
+    let insert = format!(
+        "insert into destinations (id, tenant_id, url)
+        {numbers}
+        select printf('%08x-0000-7000-8000-000000000000', n), '{TENANT}', 'https://x.example/'
+        from n;
+        insert into limit_requests
+            (id, tenant_id, destination_id, batch_events, note, state, created_at, decided_at)
+        {numbers}
+        select printf('%08x-0000-7000-8000-000000000001', n), '{TENANT}', '{ID}', 2, '',
+            'declined', n, n
+        from n"
+    );
+    connection.execute_batch(&insert).unwrap();
+    let tx = connection.transaction().unwrap();
+    let tenant = engine::ports::DEFAULT_TENANT;
+    let filter = AttemptFilter {
+        destination: Some(DestinationId(ID)),
+        ..AttemptFilter::default()
+    };
+    let found = found_attempts::page(&tx, NOW, tenant, (&filter, None), 10).unwrap();
+    assert_eq!(found.attempts.len(), 10);
+    let nobody = TenantId(Uuid::from_u128(1));
+    let all = AttemptFilter::default();
+    found_attempts::page(&tx, NOW, nobody, (&all, None), 10).unwrap();
+    for of in [None, Some(tenant)] {
+        assert_eq!(limit_requests::list(&tx, of, 10).unwrap().len(), 10);
+    }
+    assert_eq!(limit_requests::list(&tx, Some(nobody), 10).unwrap(), []);
+    let statements = [
+        found_attempts::PLACE,
+        found_attempts::PLACES,
+        limit_requests::REQUESTS,
+        limit_requests::REQUESTS_OF_TENANT,
+    ];
+    steps(&tx, &statements)
+}
+
+#[test]
+fn a_list_costs_the_same_whatever_is_beside_it() {
+    let few = cost_of_lists(20);
+    assert!(few > 20, "nothing was measured: {few}");
+    assert_eq!(few, cost_of_lists(2_000));
 }

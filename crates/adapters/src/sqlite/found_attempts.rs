@@ -7,16 +7,25 @@ use domain::time::{Timestamp, micros};
 use engine::ports::{
     ATTEMPTS_IN_ORDER, AttemptFilter, AttemptPage, CatalogError, MAX_ATTEMPTS_EXAMINED, MAX_PLACES,
 };
-use rusqlite::Transaction;
+use rusqlite::{Row, Transaction};
 
 use super::fault::Fault;
 use super::found_events::sought;
 use super::ledger::{NEWEST, of_ids};
 use super::rows::{all, word};
 
-const PLACES: &str = "
+/// What is there and what is deleted have an index each, and both together have none.
+pub(super) const PLACES: &str = "
     -- find_attempts: where; one more than may be read
-    select id from destinations where tenant_id = ?1 and (?2 is null or id = ?2) limit ?3";
+    select id from destinations where tenant_id = ?1 and deleted_at is null
+    union all
+    select id from destinations where tenant_id = ?1 and deleted_at is not null
+    limit ?2";
+
+/// Of its own: in the statement of all, all of them would be walked.
+pub(super) const PLACE: &str = "
+    -- find_attempts: whether that is a place
+    select id from destinations where tenant_id = ?1 and id = ?2";
 
 /// The ids of the newest attempts of an event (`?1`) before one of them (`?2`), as many as
 /// `?3` of them, for as long as it is kept, if it is this tenant's (`?11`).
@@ -138,13 +147,17 @@ fn places(
     tenant: TenantId,
     one: Option<DestinationId>,
 ) -> Result<Vec<Of>, Fault> {
-    let wanted = one.map(|id| id.to_string());
-    let params = (tenant.to_string(), wanted, MAX_PLACES + 1);
-    let places: Vec<Of> = all(tx, PLACES, params, |row| {
-        Ok(Of::Place(word(row, 0, ("destinations", "id"))?))
-    })?;
+    let tenant = tenant.to_string();
+    let places: Vec<Of> = match one {
+        Some(one) => all(tx, PLACE, (tenant, one.to_string()), place)?,
+        None => all(tx, PLACES, (tenant, MAX_PLACES + 1), place)?,
+    };
     match places.len() > MAX_PLACES as usize {
         true => Err(CatalogError::too_many_places().into()),
         false => Ok(places),
     }
+}
+
+fn place(row: &Row<'_>) -> Result<Of, Fault> {
+    Ok(Of::Place(word(row, 0, ("destinations", "id"))?))
 }

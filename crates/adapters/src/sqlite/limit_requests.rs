@@ -66,18 +66,33 @@ const REQUEST_DESTINATIONS: &str = "
     select ?1, n.id, ?3, ?4, ?5 from tenants n
     where n.id = ?2 and n.deleted_at is null";
 
-const REQUESTS: &str = "
-    -- limit_requests
+macro_rules! select {
+    ($name:literal, $which:literal) => {
+        concat!(
+            "
+    -- ",
+            $name,
+            "
     select id, tenant_id, destination_id, settings, note, state, created_at, reason, decided_at,
         limits_before, batch_events, batch_bytes, destinations
-    from limit_requests where ?1 is null or tenant_id = ?1
-    order by state <> 'open', created_at desc, id desc limit ?2";
+    from limit_requests ",
+            $which
+        )
+    };
+}
 
-const ONE_REQUEST: &str = "
-    -- limit_request
-    select id, tenant_id, destination_id, settings, note, state, created_at, reason, decided_at,
-        limits_before, batch_events, batch_bytes, destinations
-    from limit_requests where id = ?1";
+pub(super) const REQUESTS: &str = select!(
+    "limit_requests",
+    "order by state = 'open' desc, created_at desc, id desc limit ?1"
+);
+
+/// Of its own: each of the two goes along an index.
+pub(super) const REQUESTS_OF_TENANT: &str = select!(
+    "limit_requests: a tenant's",
+    "where tenant_id = ?2 order by state <> 'open', created_at desc, id desc limit ?1"
+);
+
+const ONE_REQUEST: &str = select!("limit_request", "where id = ?1");
 
 const GRANT: &str = "
     -- grant_limits
@@ -134,8 +149,7 @@ impl LimitRequests for SqliteStore {
         tenant: Option<TenantId>,
         limit: u32,
     ) -> Result<Vec<LimitRequest>, CatalogError> {
-        let tenant = tenant.map(|tenant| tenant.to_string());
-        let step = move |tx: &Transaction<'_>| all(tx, REQUESTS, (tenant, limit), request);
+        let step = move |tx: &Transaction<'_>| list(tx, tenant, limit);
         Ok(self.read(step).await?)
     }
 
@@ -170,6 +184,17 @@ impl LimitRequests for SqliteStore {
         let step =
             move |tx: &Transaction<'_>, now: Timestamp| decide(tx, now, id, (decision, &reason));
         Ok(self.write(step).await?)
+    }
+}
+
+pub(super) fn list(
+    tx: &Transaction<'_>,
+    tenant: Option<TenantId>,
+    limit: u32,
+) -> Result<Vec<LimitRequest>, Fault> {
+    match tenant {
+        Some(tenant) => all(tx, REQUESTS_OF_TENANT, (limit, tenant.to_string()), request),
+        None => all(tx, REQUESTS, [limit], request),
     }
 }
 

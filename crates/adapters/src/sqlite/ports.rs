@@ -132,7 +132,9 @@ impl Store for SqliteStore {
                 let bound = reap::Bound::new(limit, now, clock);
                 reap::step(tx, now, part, &rules, &bound)
             };
-            pass.note(part, self.write(step).await)?;
+            if let Err(fault) = pass.note(part, self.write(step).await) {
+                return pass.end().cut_short_by(fault.into());
+            }
         }
         Ok(pass.end())
     }

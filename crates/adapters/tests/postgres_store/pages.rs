@@ -1,11 +1,11 @@
 //! What people ask for costs what they are shown, not what there is: in pages.
 
 use adapters::postgres::PostgresStore;
-use domain::ids::{AttemptId, DestinationId};
+use domain::ids::{AttemptId, DestinationId, TenantId};
 use domain::time::Timestamp;
 use engine::ports::{
-    AttemptFilter, Catalog, DEFAULT_TENANT, LedgerPosition, MAX_ATTEMPTS_EXAMINED, Overview, Store,
-    Tenants,
+    AttemptFilter, Catalog, DEFAULT_TENANT, LedgerPosition, LimitRequests, MAX_ATTEMPTS_EXAMINED,
+    Overview, Store, Tenants,
 };
 
 use crate::database::{Database, per_second};
@@ -28,10 +28,21 @@ async fn others(database: &Database, count: u32) {
 }
 
 async fn pages_of_looks(database: &Database, one: DestinationId) -> i64 {
+    let nobody = TenantId(database.id());
     let looks = async |store: PostgresStore| {
         for _ in 0..20 {
             store.destination(DEFAULT_TENANT, one).await.unwrap();
             store.tenant(DEFAULT_TENANT).await.unwrap();
+            let of = AttemptFilter {
+                destination: Some(one),
+                ..AttemptFilter::default()
+            };
+            let found = store.find_attempts(DEFAULT_TENANT, &of, None, 10).await;
+            found.unwrap();
+            // Of a tenant that has none.
+            let all = AttemptFilter::default();
+            let found = store.find_attempts(nobody, &all, None, 10).await;
+            found.unwrap();
         }
     };
     database.pages_of(looks).await
@@ -46,6 +57,47 @@ async fn one_destination_costs_the_same_whatever_the_others() {
     let few = pages_of_looks(&database, one).await;
     others(&database, 5_000).await;
     let many = pages_of_looks(&database, one).await;
+    assert!(few > 50, "the counters count: {few}");
+    assert!(many <= few + few / 2, "{few}, then {many}");
+}
+
+/// Pages of ten, of a tenant, of one that has none and of all: of two thousand requests, and of
+/// twenty thousand.
+#[tokio::test]
+async fn limit_requests_cost_the_same_whatever_was_asked_for() {
+    let database = Database::create().await;
+    let of = database.destination(per_second(1)).await;
+    let nobody = TenantId(database.id());
+    let more = async |count| {
+        database
+            .sql(&format!(
+                "insert into limit_requests (
+                    id, tenant_id, destination_id, batch_events, note, state, created_at, decided_at
+                )
+                select gen_random_uuid(), '{DEFAULT_TENANT}', '{of}', 2, '', 'declined',
+                    clock_timestamp(), clock_timestamp()
+                from generate_series(1, {count})"
+            ))
+            .await;
+        database.sql("vacuum analyze limit_requests").await;
+    };
+    let pages = async || {
+        let looks = async |store: PostgresStore| {
+            for _ in 0..20 {
+                for of in [None, Some(DEFAULT_TENANT)] {
+                    let listed = store.limit_requests(of, 10).await.unwrap();
+                    assert_eq!(listed.len(), 10);
+                }
+                let listed = store.limit_requests(Some(nobody), 10).await.unwrap();
+                assert_eq!(listed, []);
+            }
+        };
+        database.pages_of(looks).await
+    };
+    more(2_000).await;
+    let few = pages().await;
+    more(18_000).await;
+    let many = pages().await;
     assert!(few > 50, "the counters count: {few}");
     assert!(many <= few + few / 2, "{few}, then {many}");
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use adapters::postgres::PostgresStore;
-use engine::ports::{DEFAULT_TENANT, ReapRules, Store};
+use engine::ports::{DEFAULT_TENANT, ReapRules, Store, StoreError, Wake};
 use sqlx::Connection;
 
 use crate::database::{Database, per_second, run};
@@ -81,6 +81,31 @@ async fn a_part_that_cannot_go_on_stops_no_other() {
     holding.rollback().await.unwrap();
     let reaped = database.store.reap(&RULES, 1_000).await.unwrap();
     assert_eq!(reaped.put_off, []);
+}
+
+/// The server goes away when it comes to the keys: who was freed before is woken all the same.
+#[tokio::test]
+async fn a_pass_that_is_cut_short_says_whom_it_freed() {
+    let database = Database::create().await;
+    let destination = database.destination(per_second(100)).await;
+    database.accept(destination, 1).await;
+    assert_eq!(database.permits(destination).await.len(), 1);
+    let past = "update attempts set not_before = clock_timestamp() - interval '10 seconds',
+        deadline = clock_timestamp() - interval '9 seconds' where state = 'admitted'";
+    database.sql(past).await;
+    let says = "create function goes_away() returns trigger language plpgsql as $$
+        begin raise exception 'shutting down' using errcode = '57P01'; end $$";
+    database.sql(says).await;
+    let goes_away = "create trigger goes_away before delete on idempotency_keys
+        for each statement execute function goes_away()";
+    database.sql(goes_away).await;
+    let reaped = database.store.reap(&RULES, 1_000).await.unwrap();
+    assert_eq!(reaped.wakes, [Wake::now(destination)]);
+    let problem = reaped.cut_short.unwrap();
+    assert!(problem.contains("shutting down"), "{problem}");
+    let nothing = database.store.reap(&RULES, 1_000).await;
+    let is_away = matches!(nothing, Err(StoreError::Unavailable(_)));
+    assert!(is_away, "{nothing:?}");
 }
 
 /// A destination is finished, and an event for it is committed after that: retention

@@ -269,9 +269,14 @@ impl<'a> Backwards<'a> {
     /// `at`, beside those that are there.
     pub(super) fn latest(&mut self, at: Timestamp, seen: Timestamp) -> Timestamp {
         let now = self.segments.partition_point(|one| one.from <= seen);
-        let pacing = (now.checked_sub(1)).and_then(|now| self.segments[now].pacing());
-        let Some(pacing) = pacing else {
-            (self.level, self.fall) = (0, 0);
+        let Some(now) = (now.checked_sub(1)).map(|now| &self.segments[now]) else {
+            return at;
+        };
+        let Some(pacing) = now.pacing() else {
+            // A pause is passed over, as by whoever judges forwards.
+            if now.policy.rate != Rate::Paused {
+                (self.level, self.fall) = (0, 0);
+            }
             return at;
         };
         self.fall = fall(pacing);

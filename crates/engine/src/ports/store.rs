@@ -193,7 +193,9 @@ pub trait Store: Send + Sync {
     ///
     /// Each of these parts is a transaction of its own with a bound of its own:
     /// one that runs out of it is named in [`Reaped::put_off`], has done nothing,
-    /// and is tried again the next time. The others go on.
+    /// and is tried again the next time. The others go on. Where the store fails, the pass
+    /// ends: as an error if no part has done anything, and otherwise as
+    /// [`Reaped::cut_short`], so that whoever the parts before have freed is woken.
     async fn reap(&self, rules: &ReapRules, limit: u32) -> Result<Reaped, StoreError>;
 
     /// One page of destinations, after `after` in id order, that need a look:
@@ -479,9 +481,20 @@ pub struct Reaped {
     pub more: bool,
     /// Whom to wake.
     pub wakes: Vec<Wake>,
+    /// The store failed before the last part, and this is what it said.
+    pub cut_short: Option<String>,
 }
 
 impl Reaped {
+    /// What a pass comes to that the store has ended: an error if it has done nothing.
+    pub fn cut_short_by(mut self, error: StoreError) -> Result<Self, StoreError> {
+        if self == Self::default() {
+            return Err(error);
+        }
+        self.cut_short = Some(error.to_string());
+        Ok(self)
+    }
+
     /// Whether some part may have more to do: it moved as many as it may.
     #[must_use]
     pub fn is_full(&self, limit: u32) -> bool {

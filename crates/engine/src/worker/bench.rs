@@ -1,22 +1,28 @@
-//! Seats in the hand for messages that have to wait.
+//! Seats for permits that have to wait.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::ports::DeliveryTag;
+use domain::bulkhead::may_have;
+use domain::ids::DestinationId;
 
-/// So many messages may wait; the permits of one share its seat, whatever
-/// destinations they are of.
+/// So many permits may wait, and of no destination more than are free besides: who comes
+/// next still finds one.
 pub(super) struct Bench {
     seats: usize,
-    /// How many permits of each message sit.
-    taken: Mutex<HashMap<DeliveryTag, usize>>,
+    taken: Mutex<Taken>,
+}
+
+#[derive(Default)]
+struct Taken {
+    all: usize,
+    of: HashMap<DestinationId, usize>,
 }
 
 /// A seat, until it is dropped.
 pub(super) struct Seat {
     bench: Arc<Bench>,
-    tag: DeliveryTag,
+    destination: DestinationId,
 }
 
 impl Bench {
@@ -27,21 +33,23 @@ impl Bench {
         })
     }
 
-    /// `None` if other messages have all the seats.
-    pub(super) fn sit(self: &Arc<Self>, tag: DeliveryTag) -> Option<Seat> {
+    /// `None` if others have the seats, or this destination has its part of them.
+    pub(super) fn sit(self: &Arc<Self>, destination: DestinationId) -> Option<Seat> {
         let mut taken = self.taken();
-        if taken.len() >= self.seats && !taken.contains_key(&tag) {
+        let has = taken.of.get(&destination).copied().unwrap_or_default();
+        if !may_have(has, 1, self.seats - taken.all) {
             return None;
         }
-        *taken.entry(tag).or_default() += 1;
+        taken.all += 1;
+        taken.of.insert(destination, has + 1);
         drop(taken);
         Some(Seat {
             bench: Arc::clone(self),
-            tag,
+            destination,
         })
     }
 
-    fn taken(&self) -> MutexGuard<'_, HashMap<DeliveryTag, usize>> {
+    fn taken(&self) -> MutexGuard<'_, Taken> {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -49,10 +57,11 @@ impl Bench {
 impl Drop for Seat {
     fn drop(&mut self) {
         let mut taken = self.bench.taken();
-        if let Some(permits) = taken.get_mut(&self.tag) {
+        taken.all -= 1;
+        if let Some(permits) = taken.of.get_mut(&self.destination) {
             *permits -= 1;
             if *permits == 0 {
-                taken.remove(&self.tag);
+                taken.of.remove(&self.destination);
             }
         }
     }
@@ -60,24 +69,30 @@ impl Drop for Seat {
 
 #[cfg(test)]
 mod tests {
+    use uuid::Uuid;
+
     use super::*;
 
     #[test]
-    fn the_permits_of_a_message_share_its_seat() {
-        let tag = |number| DeliveryTag {
-            connection: 1,
-            number,
-        };
-        let bench = Bench::new(2);
-        let first = [bench.sit(tag(1)), bench.sit(tag(1))];
-        assert!(first.iter().all(Option::is_some));
-        let second = bench.sit(tag(2));
-        assert!(second.is_some());
-        assert!(bench.sit(tag(3)).is_none());
-        let [one, other] = first;
-        drop(one);
-        assert!(bench.sit(tag(3)).is_none(), "one of it still sits");
-        drop(other);
-        assert!(bench.sit(tag(3)).is_some());
+    fn a_destination_leaves_seats_for_others() {
+        let destination = |number| DestinationId(Uuid::from_u128(number));
+        let bench = Bench::new(8);
+        let mut seats: Vec<_> = (0..8).map_while(|_| bench.sit(destination(1))).collect();
+        assert_eq!(seats.len(), 4, "half");
+        seats.extend((0..8).map_while(|_| bench.sit(destination(2))));
+        assert_eq!(seats.len(), 4 + 2, "half of the rest");
+        seats.extend((3..9).map_while(|number| bench.sit(destination(number))));
+        assert_eq!(seats.len(), 8, "one each");
+        assert!(bench.sit(destination(9)).is_none());
+        seats.clear();
+        assert!(bench.taken().of.is_empty());
+        assert!(bench.sit(destination(9)).is_some());
+    }
+
+    #[test]
+    fn there_is_one_seat_at_least() {
+        let bench = Bench::new(0);
+        let seat = bench.sit(DestinationId(Uuid::nil()));
+        assert!(seat.is_some());
     }
 }

@@ -221,7 +221,7 @@ impl Deliverer {
         let asking = Asking {
             destination: permit.destination,
             standing: self.places.standing(permit.destination),
-            tag: in_hand.tag(),
+            in_hand,
         };
         let place = match asking.standing.takes_its_place_first() {
             true => {
@@ -254,7 +254,7 @@ impl Deliverer {
     }
 
     /// Room for a batch; who waits for it needs a seat.
-    async fn room(&self, permit: &Permit, asking: Asking) -> Result<Room, NoPlace> {
+    async fn room(&self, permit: &Permit, asking: Asking<'_>) -> Result<Room, NoPlace> {
         let in_time = self.clock.until(permit.deadline).max(CLAIM_TIME);
         let _seat = self.places.sit(asking)?;
         self.batch_room.in_time(asking.standing, in_time).await
@@ -262,37 +262,30 @@ impl Deliverer {
 
     /// A connection, or why there can be none. If there is none in time, that says
     /// nothing of the receiver yet: the dial goes on (see [`Sender::prepare`]), and the
-    /// permit goes back unused; where nobody can be reached, once its time is over. Only a destination that is known to answer may keep the
-    /// hand waiting without a seat.
+    /// permit goes back unused; where nobody can be reached, once its time is over.
     async fn connect(
         &self,
         permit: &Permit,
         addressee: &Addressee,
-        asking: Asking,
+        asking: Asking<'_>,
     ) -> Result<Connection, NoPlace> {
         let patience = self.clock.until(permit.deadline).saturating_sub(CLAIM_TIME);
         let patience = patience.max(CLAIM_TIME);
         let began = Instant::now();
         let mut dial = pin!(timeout(patience, self.prepare(addressee)));
-        let dialled = match asking.standing.dial_grace() {
-            None => dial.await,
-            Some(grace) => match timeout(grace, &mut dial).await {
-                Ok(dialled) => dialled,
-                Err(_elapsed) => {
-                    let _seat = self.places.sit(asking)?;
-                    dial.await
-                }
-            },
+        let dialled = match timeout(asking.standing.dial_grace(), &mut dial).await {
+            Ok(dialled) => dialled,
+            Err(_elapsed) => {
+                let _seat = self.places.sit(asking)?;
+                dial.await
+            }
         };
         let prepared = dialled.map_err(|_elapsed| NoPlace::TurnedAway)?;
         let (ready, token) = prepared.map_err(|PutOff(lasts)| NoPlace::NoToken(lasts))?;
         if matches!(ready, Err(SendError::NoWay(_))) {
             // All the others are no better off: a permit that went back at once would only
             // be admitted again.
-            let _seat = match asking.standing.dial_grace() {
-                None => None,
-                Some(_) => Some(self.places.sit(asking)?),
-            };
+            let _seat = self.places.sit(asking)?;
             sleep_until(began + patience).await;
             return Err(NoPlace::TurnedAway);
         }

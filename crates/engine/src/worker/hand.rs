@@ -1,6 +1,8 @@
-//! What a worker holds: messages whose permits the store does not know of yet.
+//! What a worker holds: messages whose permits the store does not know of yet, and
+//! permits that wait for longer than a message is kept in hand.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use domain::permit::Permit;
@@ -26,8 +28,11 @@ struct State {
     open: HashMap<DeliveryTag, Message>,
     /// Closed ones, to be settled with the queue.
     settlements: Vec<(DeliveryTag, Settlement)>,
-    /// Permits of half-begun messages, to be given back to the store.
+    /// Permits of half-begun messages, and such as have left theirs, to be given back to
+    /// the store.
     unbegun: Vec<Permit>,
+    /// Permits that wait, and whose messages do not wait with them.
+    alone: usize,
 }
 
 struct Message {
@@ -43,6 +48,8 @@ pub(super) struct InHand {
     tag: DeliveryTag,
     hand: Hand,
     known: bool,
+    /// Its message does not wait for it.
+    alone: AtomicBool,
 }
 
 impl Hand {
@@ -61,15 +68,26 @@ impl Hand {
                 tag: delivery.tag,
                 hand: self.clone(),
                 known: false,
+                alone: AtomicBool::new(false),
             })
             .collect()
     }
 
     /// Waits until there is something for [`Hand::take_settled`].
     pub(super) async fn settled(&self) {
+        self.until(State::has_settled).await;
+    }
+
+    /// The same, or until nothing is in hand.
+    pub(super) async fn settled_or_empty(&self) {
+        self.until(|state| state.has_settled() || state.is_empty())
+            .await;
+    }
+
+    async fn until(&self, is_so: impl Fn(&State) -> bool) {
         loop {
             let notified = self.shared.settled.notified();
-            if !self.state().settlements.is_empty() {
+            if is_so(&self.state()) {
                 return;
             }
             notified.await;
@@ -88,29 +106,29 @@ impl Hand {
 
     /// Nothing in hand and nothing to settle.
     pub(super) fn is_empty(&self) -> bool {
-        let state = self.state();
-        state.open.is_empty() && state.settlements.is_empty()
+        self.state().is_empty()
     }
 
-    fn ended(&self, tag: DeliveryTag, unbegun: Option<Permit>) {
+    /// The permit goes on without its message.
+    fn left(&self, tag: DeliveryTag) {
         let mut state = self.state();
-        let Some(message) = state.open.get_mut(&tag) else {
-            return;
-        };
-        message.left -= 1;
-        message.unbegun.extend(unbegun);
-        if message.left > 0 {
-            return;
-        }
-        let Some(message) = state.open.remove(&tag) else {
-            return;
-        };
-        if message.unbegun.len() == message.permits {
-            state.settlements.push((tag, Settlement::Requeue));
-        } else {
-            state.settlements.push((tag, Settlement::Done));
-            state.unbegun.extend(message.unbegun);
-        }
+        state.alone += 1;
+        state.ended(tag, None);
+        drop(state);
+        self.shared.settled.notify_one();
+    }
+
+    /// One of a message has ended.
+    fn ended(&self, tag: DeliveryTag, unbegun: Option<Permit>) {
+        self.state().ended(tag, unbegun);
+        self.shared.settled.notify_one();
+    }
+
+    /// One that had left its message has ended.
+    fn ended_alone(&self, unbegun: Option<Permit>) {
+        let mut state = self.state();
+        state.alone -= 1;
+        state.unbegun.extend(unbegun);
         drop(state);
         self.shared.settled.notify_one();
     }
@@ -123,10 +141,43 @@ impl Hand {
     }
 }
 
+impl State {
+    fn has_settled(&self) -> bool {
+        !self.settlements.is_empty() || !self.unbegun.is_empty()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.open.is_empty() && self.alone == 0 && !self.has_settled()
+    }
+
+    fn ended(&mut self, tag: DeliveryTag, unbegun: Option<Permit>) {
+        let Some(message) = self.open.get_mut(&tag) else {
+            return;
+        };
+        message.left -= 1;
+        message.unbegun.extend(unbegun);
+        if message.left > 0 {
+            return;
+        }
+        let Some(message) = self.open.remove(&tag) else {
+            return;
+        };
+        if message.unbegun.len() == message.permits {
+            self.settlements.push((tag, Settlement::Requeue));
+        } else {
+            self.settlements.push((tag, Settlement::Done));
+            self.unbegun.extend(message.unbegun);
+        }
+    }
+}
+
 impl InHand {
-    /// The message that it came in.
-    pub(super) fn tag(&self) -> DeliveryTag {
-        self.tag
+    /// From now on its message waits for the others in it only. If it is not begun it goes
+    /// back to the store, and if this process dies, at its deadline.
+    pub(super) fn leaves_its_message(&self) {
+        if !self.alone.swap(true, Ordering::Relaxed) {
+            self.hand.left(self.tag);
+        }
     }
 
     /// The store knows of this permit, or it is past its deadline.
@@ -138,6 +189,9 @@ impl InHand {
 impl Drop for InHand {
     fn drop(&mut self) {
         let unbegun = (!self.known).then_some(self.permit);
-        self.hand.ended(self.tag, unbegun);
+        match *self.alone.get_mut() {
+            true => self.hand.ended_alone(unbegun),
+            false => self.hand.ended(self.tag, unbegun),
+        }
     }
 }

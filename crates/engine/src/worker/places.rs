@@ -8,8 +8,9 @@
 //! The hand is small, so nobody fills it by waiting. Who answers may stand in
 //! line for a place while the line moves: to be turned away is to draw lots, and
 //! whoever has the most destinations wins.
-//! Whoever else keeps the hand waiting, or stands in a line that does not move,
-//! needs a seat on a bench, or is turned away. Who was sent away until later is called
+//! Whoever else waits, or stands in a line that does not move, leaves its message, so
+//! that others come to hand, and needs a seat on a bench, or is turned away. Who was
+//! sent away until later is called
 //! back as soon as a quarter of what those that hang may have is free.
 
 use std::collections::HashMap;
@@ -18,14 +19,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use domain::ids::DestinationId;
-use domain::slow::{Crowd, Held, LINE, Pause, STILL, Shares, Standing, seats};
+use domain::slow::{Crowd, Held, LINE, Pause, STILL, Shares, Standing};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout_at};
 
 use super::away::Away;
 use super::bench::{Bench, Seat};
+use super::hand::InHand;
 use super::standing::Record;
-use crate::ports::{DeliveryTag, MAX_ROWS};
+use crate::ports::MAX_ROWS;
 
 /// Destinations that are remembered; beyond it those that are idle and answer
 /// are forgotten, which costs them nothing but being new. About 100 bytes each.
@@ -40,7 +42,7 @@ pub(super) struct Places {
     /// For those that are not known to answer.
     doubtful: Arc<Semaphore>,
     hung: Arc<Semaphore>,
-    /// Seats in the hand, for each standing.
+    /// Seats for those that wait, of each standing.
     benches: [Arc<Bench>; 3],
     records: Mutex<HashMap<DestinationId, Record>>,
     crowd: Mutex<Crowd>,
@@ -71,17 +73,17 @@ struct Taken {
 
 /// Who asks for a place.
 #[derive(Clone, Copy)]
-pub(super) struct Asking {
+pub(super) struct Asking<'a> {
     pub(super) destination: DestinationId,
     pub(super) standing: Standing,
-    /// The message that is kept in hand meanwhile.
-    pub(super) tag: DeliveryTag,
+    /// What leaves its message where it has to wait.
+    pub(super) in_hand: &'a InHand,
 }
 
 /// There is no place for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NoPlace {
-    /// And it may not wait for one: it would hold up others.
+    /// And it may not wait for one: too many do.
     TurnedAway,
     /// It waited for as long as it could.
     TooLate,
@@ -90,17 +92,17 @@ pub(super) enum NoPlace {
 }
 
 impl Places {
-    /// `hand` is how many messages may be in hand.
-    pub(super) fn new(places: u32, hand: u16) -> Self {
+    pub(super) fn new(places: u32) -> Self {
         let semaphore = |size: u32| Arc::new(Semaphore::new(size.max(1) as usize));
         let shares = Shares::of(places);
+        let bench = |seats: u32| Bench::new(seats as usize);
         Self {
             all: semaphore(shares.all),
             moved_at: Mutex::default(),
             aside: semaphore(shares.aside),
             doubtful: semaphore(shares.doubtful),
             hung: semaphore(shares.hung),
-            benches: [(); 3].map(|()| Bench::new(seats(hand).into())),
+            benches: [shares.seats, shares.seats, shares.seats_of_hung].map(bench),
             records: Mutex::default(),
             crowd: Mutex::default(),
             away: Mutex::default(),
@@ -121,7 +123,7 @@ impl Places {
     /// that comes free is theirs otherwise, each time.
     pub(super) async fn first_of_all(
         self: &Arc<Self>,
-        asking: Asking,
+        asking: Asking<'_>,
         patience: Duration,
     ) -> Result<Place, NoPlace> {
         let hung = Arc::clone(&self.hung).try_acquire_owned();
@@ -140,7 +142,7 @@ impl Places {
     /// A place within `patience`, for one that is not known to hang.
     pub(super) async fn in_time(
         self: &Arc<Self>,
-        asking: Asking,
+        asking: Asking<'_>,
         patience: Duration,
     ) -> Result<Place, NoPlace> {
         let deadline = Instant::now() + patience;
@@ -190,7 +192,7 @@ impl Places {
     async fn wait(
         &self,
         places: &Arc<Semaphore>,
-        asking: Asking,
+        asking: Asking<'_>,
         deadline: Instant,
     ) -> Result<OwnedSemaphorePermit, NoPlace> {
         if let Ok(place) = Arc::clone(places).try_acquire_owned() {
@@ -207,15 +209,17 @@ impl Places {
         records.get(&destination).is_none_or(Record::is_alone)
     }
 
-    /// A seat, for one that keeps the hand waiting.
-    pub(super) fn sit(&self, asking: Asking) -> Result<Seat, NoPlace> {
+    /// A seat, for one that has to wait.
+    pub(super) fn sit(&self, asking: Asking<'_>) -> Result<Seat, NoPlace> {
         let [prompt, new, hung] = &self.benches;
         let bench = match asking.standing {
             Standing::Prompt => prompt,
             Standing::New => new,
             Standing::Hung => hung,
         };
-        bench.sit(asking.tag).ok_or(NoPlace::TurnedAway)
+        let seat = bench.sit(asking.destination).ok_or(NoPlace::TurnedAway)?;
+        asking.in_hand.leaves_its_message();
+        Ok(seat)
     }
 
     /// When to look again at one that was turned away.
@@ -333,9 +337,14 @@ impl Drop for Place {
 
 #[cfg(test)]
 mod tests {
+    use domain::ids::{AttemptId, Epoch, PermitNumber};
+    use domain::permit::{Permit, PermitGroup};
+    use domain::time::Timestamp;
     use uuid::Uuid;
 
+    use super::super::hand::Hand;
     use super::*;
+    use crate::ports::{Delivery, DeliveryTag};
 
     fn destination(number: u128) -> DestinationId {
         DestinationId(Uuid::from_u128(number))
@@ -344,14 +353,28 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     /// Each in a message of its own.
-    fn asking(number: u64, standing: Standing) -> Asking {
-        Asking {
+    fn asking(number: u64, standing: Standing) -> Asking<'static> {
+        let permit = Permit {
             destination: destination(number.into()),
-            standing,
+            attempt: AttemptId(1),
+            number: PermitNumber(1),
+            epoch: Epoch(1),
+            not_before: Timestamp::from_micros(0),
+            deadline: Timestamp::from_micros(0),
+        };
+        let message = Delivery {
             tag: DeliveryTag {
                 connection: 1,
                 number,
             },
+            group: PermitGroup::new(vec![permit]).unwrap(),
+            redelivered: false,
+        };
+        let in_hand = Hand::default().take_up(&message).remove(0);
+        Asking {
+            destination: permit.destination,
+            standing,
+            in_hand: Box::leak(Box::new(in_hand)),
         }
     }
 
@@ -372,7 +395,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn those_that_hang_have_half_and_with_the_new_three_quarters() {
-        let places = Arc::new(Places::new(32, 8));
+        let places = Arc::new(Places::new(32));
         let hung = taken(&places, Standing::Hung, 100).await;
         assert_eq!(hung.len(), 16);
         let new = taken(&places, Standing::New, 30).await;
@@ -386,7 +409,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_is_set_aside_is_for_those_that_have_nothing_in_flight() {
-        let places = Arc::new(Places::new(32, 8));
+        let places = Arc::new(Places::new(32));
         let mut crowd = Vec::new();
         for _ in 0..40 {
             let place = places.in_time(asking(1, Standing::Prompt), SECOND).await;
@@ -403,13 +426,12 @@ mod tests {
         assert_eq!(few.len(), 8);
     }
 
-    /// A quarter of the seats would do for two of them.
     #[tokio::test(start_paused = true)]
     async fn who_answers_stands_in_line_while_it_moves() {
-        let places = Arc::new(Places::new(32, 8));
-        let mut crowd = taken(&places, Standing::Prompt, 40).await;
-        assert_eq!(crowd.len(), 40);
-        // Of the 32 that a line forms for.
+        let places = Arc::new(Places::new(8));
+        let mut crowd = taken(&places, Standing::Prompt, 10).await;
+        assert_eq!(crowd.len(), 8 + 2);
+        // Of the eight that a line forms for.
         let mut first = crowd.remove(0);
         first.held(SECOND, false);
         drop(first);
@@ -441,9 +463,9 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn who_waits_sits_on_a_bench() {
-        let places = Arc::new(Places::new(32, 8));
-        let new = taken(&places, Standing::New, 24).await;
-        assert_eq!(new.len(), 24);
+        let places = Arc::new(Places::new(8));
+        let new = taken(&places, Standing::New, 6).await;
+        assert_eq!(new.len(), 6);
         let began = Instant::now();
         let waits = |number| places.in_time(asking(number, Standing::New), SECOND);
         let (first, second, third, ()) = tokio::join!(waits(1), waits(2), waits(3), async {
@@ -451,13 +473,13 @@ mod tests {
             drop(new);
         });
         assert!(first.is_ok() && second.is_ok());
-        assert!(third.is_err(), "two seats in a hand of eight");
+        assert!(third.is_err(), "two seats for eight places");
         assert_eq!(began.elapsed(), SECOND / 2);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_place_teaches_when_it_is_let_go() {
-        let places = Arc::new(Places::new(32, 8));
+        let places = Arc::new(Places::new(32));
         let one = destination(1);
         assert_eq!(places.standing(one), Standing::New);
         let mut place = places

@@ -134,6 +134,9 @@ impl Receiving {
         if !unbegun.is_empty() {
             self.deliverer.release(&unbegun).await;
         }
+        if settlements.is_empty() {
+            return;
+        }
         if let Err(error) = subscription.settle(&settlements).await {
             log_lost(&error);
         }
@@ -154,7 +157,7 @@ impl Receiving {
                 let _ = subscription.settle(&requeue).await;
             }
             while !self.hand.is_empty() {
-                self.hand.settled().await;
+                self.hand.settled_or_empty().await;
                 self.settle(subscription).await;
             }
         };

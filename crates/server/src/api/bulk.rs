@@ -58,6 +58,10 @@ pub(crate) const MAX_LENGTH: Duration = Duration::from_secs(600);
 /// Answers that wait for the client to read them.
 const ANSWER_BYTES: usize = 8 * 1024 * 1024;
 
+/// How many those are: one for each commit, of which a body that pauses after each line has
+/// as many as lines, and the last.
+const MOST_ANSWERS: usize = MAX_BULK_EVENTS as usize + 1;
+
 /// Bulk bodies that one process reads at a time: the memory of each is bounded,
 /// and so is their sum.
 const AT_ONCE: usize = 8;
@@ -177,7 +181,7 @@ pub(super) async fn post_bulk(
         return Err(Problem::not_ndjson());
     }
     let place = caller.bulk_place()?;
-    let (answers, outgoing) = mpsc::channel(MAX_BULK_EVENTS as usize / COMMIT_EVENTS);
+    let (answers, outgoing) = mpsc::channel(MOST_ANSWERS);
     let bulk = Bulk {
         service: caller.service(),
         trace,

@@ -7,9 +7,10 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use domain::access::{KeyId, Scope, Scopes};
 use domain::ids::{AttemptId, DestinationId, TenantId};
-use engine::ports::Thing;
+use engine::ports::{Thing, wanted};
 use http::request::Parts;
 use http::{HeaderMap, Method, header};
+use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use super::acting::{self, TenantName};
@@ -77,8 +78,8 @@ pub(super) fn service_of(parts: &Parts, app: &App) -> Result<Service, Problem> {
 }
 
 impl Caller {
-    /// Runs `work` for the caller's tenant to its end, even if the client does
-    /// not wait for it.
+    /// Runs `work` for the caller's tenant. What changes something is done to its end, even
+    /// if the client does not wait for it; what only reads, as long as he does.
     pub(super) async fn run<T, F>(&self, work: impl FnOnce(Service) -> F) -> Result<T, Problem>
     where
         T: Send + 'static,
@@ -91,13 +92,17 @@ impl Caller {
             Some(Among::Reads) => Some(service.read().await?),
             None => None,
         };
+        let reads = self.place.is_some() || matches!(self.among, Some(Among::Reads));
         let (work, place) = (work(service), self.place.clone());
-        to_its_end(async move {
+        let work = async move {
             let done = work.await;
             drop((place, late));
             done
-        })
-        .await
+        };
+        match reads {
+            true => while_wanted(work).await,
+            false => to_its_end(work).await,
+        }
     }
 
     /// Makes a report for the caller's tenant. It waits for a place for as long as
@@ -182,6 +187,18 @@ impl Caller {
     }
 }
 
+/// What only reads, for as long as somebody waits for it: then it ends with the statement that
+/// it has begun, which the store bounds.
+async fn while_wanted<T: Send + 'static>(
+    work: impl Future<Output = Result<T, ServiceError>> + Send + 'static,
+) -> Result<T, Problem> {
+    let gone = CancellationToken::new();
+    // Dropped with the client's connection.
+    let _left = gone.clone().drop_guard();
+    to_its_end(wanted::until(gone, work)).await
+}
+
+/// In a task of its own, whoever waits for it.
 pub(super) async fn to_its_end<T: Send + 'static>(
     work: impl Future<Output = Result<T, ServiceError>> + Send + 'static,
 ) -> Result<T, Problem> {
@@ -348,5 +365,51 @@ impl Claim {
             Some(scope) => Err(Problem::forbidden(scope)),
             None => Err(Problem::undescribed()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::time::{Instant, sleep, timeout};
+
+    use super::*;
+
+    const STATEMENT: Duration = Duration::from_secs(3);
+
+    /// Three statements, one after another; and where it has ended.
+    fn statements() -> (
+        impl Future<Output = Result<(), ServiceError>> + Send + 'static,
+        CancellationToken,
+    ) {
+        let ended = CancellationToken::new();
+        let at_the_end = ended.clone().drop_guard();
+        let work = async move {
+            let _at_the_end = at_the_end;
+            for _ in 0..3 {
+                wanted::check()?;
+                sleep(STATEMENT).await;
+            }
+            Ok(())
+        };
+        (work, ended)
+    }
+
+    /// What only reads begins nothing more; what changes something is done whole.
+    #[tokio::test(start_paused = true)]
+    async fn what_reads_ends_with_the_statement_at_which_its_client_left() {
+        let left = Duration::from_secs(1);
+        let began = Instant::now();
+        let (reads, ended) = statements();
+        assert!(timeout(left, while_wanted(reads)).await.is_err());
+        ended.cancelled().await;
+        assert!(began.elapsed() < STATEMENT * 2);
+
+        let began = Instant::now();
+        let (changes, ended) = statements();
+        assert!(timeout(left, to_its_end(changes)).await.is_err());
+        ended.cancelled().await;
+        assert!(began.elapsed() >= STATEMENT * 3);
     }
 }

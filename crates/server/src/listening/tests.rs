@@ -242,6 +242,55 @@ async fn wants_much() -> (tokio::io::DuplexStream, tokio::task::JoinHandle<()>) 
     (client, spoken)
 }
 
+/// A client, and the connection to it, which has taken all that it takes of an answer.
+async fn filled() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let client = tokio::net::TcpSocket::new_v4().unwrap();
+    // What its own kernel takes is read, as far as anybody here can tell.
+    client.set_recv_buffer_size(16 * 1024).unwrap();
+    let connecting = client.connect(listener.local_addr().unwrap());
+    let (client, accepted) = tokio::join!(connecting, listener.accept());
+    let (client, (server, _)) = (client.unwrap(), accepted.unwrap());
+    prepare(&server).unwrap();
+    fill(&server).await;
+    (client, server)
+}
+
+/// Writes until nothing is taken any more.
+async fn fill(server: &TcpStream) {
+    let much = vec![b'x'; 64 * 1024];
+    let still = Duration::from_millis(200);
+    loop {
+        while server.try_write(&much).is_ok() {}
+        if timeout(still, server.writable()).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Or a slow client would be taken for one that reads nothing: it has to be seen with less
+/// than he has to read in that time.
+#[tokio::test]
+async fn what_a_client_reads_is_seen_soon() {
+    let (mut client, server) = filled().await;
+    for _ in 0..3 {
+        let (mut read, mut some) = (0, vec![0; 1024]);
+        let seen = async {
+            loop {
+                tokio::select! {
+                    biased;
+                    ready = server.writable() => return ready.unwrap(),
+                    () = tokio::task::yield_now() => {}
+                }
+                read += client.read(&mut some).await.unwrap();
+            }
+        };
+        timeout(ENOUGH, seen).await.expect("it is seen");
+        assert!(read <= PACE_BYTES, "{read}");
+        fill(&server).await;
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_client_that_reads_nothing_is_given_up() {
     let (_client, spoken) = wants_much().await;

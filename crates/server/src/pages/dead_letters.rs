@@ -18,10 +18,11 @@ use super::refused::Refused;
 use super::sure::{self, Question};
 use super::visitor::{Fields, Posted, Visitor};
 use super::words::{self, NONE};
-use super::{Asked, live, replay_preview};
-use crate::service::{Everywhere, ReplayDraft, ReplayPreview, rules};
+use super::{Asked, begun, live, replay_preview};
+use crate::service::{OfAll, ReplayDraft, ReplayPreview, rules};
 
-const PART: &str = "/dashboard/dead-letters";
+pub(super) const PART: &str = "/dashboard/dead-letters";
+const REPLAYS_PART: &str = "/dashboard/replays";
 
 /// Dead letters on a page, and replays beside them.
 const LINES: u32 = 50;
@@ -64,6 +65,15 @@ impl Wanted {
             died_at: rules::time(at)?,
             attempt: AttemptId(attempt.parse().ok()?),
         })
+    }
+
+    /// The form that replays them.
+    fn fields(self) -> Vec<(&'static str, String)> {
+        vec![
+            ("destination", self.destination),
+            ("type", self.r#type),
+            ("status", self.status),
+        ]
     }
 
     fn query(&self, next: DeadLetterPosition) -> String {
@@ -149,38 +159,24 @@ pub(super) async fn replay(
 ) -> Result<Response, Refused> {
     visitor.needs(Scope::Manage)?;
     let service = pages.service(visitor.tenant());
-    let mut draft = draft(&fields)?;
+    let draft = draft(&fields)?;
     if draft.attempt.is_none() && !sure::is_sure(&fields) {
         let visitor = visitor.reading(&pages).await?;
         let preview = service.replay_preview(&draft.filter, None).await?;
         let frame = Frame::of(&pages, &visitor, ("Replay", PART)).await?;
         return Ok(preview_page(frame, wanted(&fields), preview)?.into_response());
     }
-    let mut begun = Vec::new();
-    loop {
-        let some = service.create_replays(draft.clone()).await?;
-        begun.extend(some.replays);
-        match some.next {
-            Some(_) => draft.everywhere = Some(Everywhere { after: some.next }),
-            None => break,
-        }
+    if draft.attempt.is_none() && draft.filter.destination.is_none() {
+        let form = begun::Form {
+            action: REPLAYS_PART,
+            fields: wanted(&fields).fields(),
+            back: PART,
+        };
+        let of = OfAll::DeadLetters(&draft.filter);
+        return begun::begin(&pages, (&visitor, &fields), of, form).await;
     }
-    Ok(begun_at(&begun))
-}
-
-/// To what has begun.
-pub(super) fn begun_at(begun: &[Replay]) -> Response {
-    let to = match begun {
-        [one] => format!("/dashboard/replays/{}", one.id),
-        // One for each destination: they are in the list.
-        _ => return begun_in_all(begun.len()),
-    };
-    Redirect::to(&to).into_response()
-}
-
-/// To so many that have begun.
-pub(super) fn begun_in_all(begun: usize) -> Response {
-    Redirect::to(&format!("{PART}?begun={begun}")).into_response()
+    let begun = service.create_replays(draft).await?;
+    Ok(begun::to(&begun.replays))
 }
 
 fn preview_page(
@@ -194,12 +190,8 @@ fn preview_page(
         head: "Dead letters",
         does: Vec::new(),
         part: "more than",
-        action: "/dashboard/replays",
-        fields: vec![
-            ("destination", wanted.destination),
-            ("type", wanted.r#type),
-            ("status", wanted.status),
-        ],
+        action: REPLAYS_PART,
+        fields: wanted.fields(),
         back: PART,
         origin: "dead letters",
     };
@@ -226,10 +218,8 @@ fn draft(fields: &Fields) -> Result<ReplayDraft, Refused> {
             ..ReplayDraft::default()
         });
     }
-    let filter = wanted(fields).filter()?;
     Ok(ReplayDraft {
-        everywhere: filter.destination.is_none().then(Everywhere::default),
-        filter,
+        filter: wanted(fields).filter()?,
         ..ReplayDraft::default()
     })
 }

@@ -7,18 +7,17 @@ use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
 use domain::access::Scope;
 use domain::attempt::{AttemptState, UnknownAttemptState};
-use domain::ids::{DestinationId, EventId};
+use domain::ids::EventId;
 use engine::ports::{Destination, ResentEvents};
 
-use super::dead_letters::{begun_at, begun_in_all};
 use super::destination::parsed;
 use super::events::PART as EVENTS;
 use super::frame::Frame;
 use super::refused::Refused;
 use super::sure::{self, Question};
 use super::visitor::{Fields, Posted};
-use super::{Asked, Pages, replay_preview, searched, typed};
-use crate::service::{Everywhere, ReplayPreview, rules};
+use super::{Asked, Pages, begun, replay_preview, searched};
+use crate::service::{OfAll, ReplayPreview, rules};
 
 /// How far back `what it has missed` may go: what it is called, and in hours.
 pub(super) const SPANS: [(&str, u32); 4] =
@@ -46,7 +45,7 @@ pub(super) async fn event(
         return sure::ask(&pages, &visitor, EVENTS, question).await;
     }
     let begun = service.resend_event(id, to, None).await?;
-    Ok(begun_at(&begun.replays))
+    Ok(begun::to(&begun.replays))
 }
 
 fn resending(id: EventId, to: Option<&Destination>) -> Question {
@@ -84,10 +83,6 @@ const EVERYWHERE: &str = "/dashboard/events/resend";
 
 /// From when on, once that was counted: `hours` would mean another time by then.
 const SINCE: &str = "since";
-/// How many replays have begun by now.
-const BEGUN: &str = "begun";
-/// To which destination they came.
-const AFTER: &str = "after";
 
 /// Which of those that it has missed, where not all of them are meant.
 const SOME: [&str; 4] = ["type", "status", "state", "text"];
@@ -165,22 +160,6 @@ impl Missed {
         ];
         [span, self.some.clone()].concat()
     }
-
-    /// Whether to go on to those after `next`, where so many replays have begun by now.
-    fn going_on(&self, begun: usize, next: DestinationId) -> Question {
-        let mut fields = self.fields();
-        fields.extend([(BEGUN, begun.to_string()), (AFTER, next.to_string())]);
-        Question {
-            asks: "Go on to the next destinations?".to_owned(),
-            does: vec![format!(
-                "{begun} replays have begun by now, and there are more destinations."
-            )],
-            action: EVERYWHERE.to_owned(),
-            fields,
-            button: "Go on",
-            back: EVENTS.to_owned(),
-        }
-    }
 }
 
 /// Sends to a destination what it has missed lately.
@@ -204,7 +183,7 @@ pub(super) async fn missed(
         return sure::ask(&pages, &visitor, "/dashboard", question).await;
     }
     let replay = service.resend_events(id, missed.which, None).await?;
-    Ok(begun_at(&[replay]))
+    Ok(begun::to(&[replay]))
 }
 
 /// Sends to all destinations what each of them has missed lately.
@@ -216,22 +195,16 @@ pub(super) async fn everywhere(
 ) -> Result<Response, Refused> {
     visitor.needs(Scope::Manage)?;
     let missed = Missed::of(&pages, &fields).await?;
-    let service = pages.service(visitor.tenant());
     if sure::is_sure(&fields) {
-        let before: usize = typed::number(&fields, BEGUN)?.unwrap_or(0);
-        let after = fields.get(AFTER).map(parsed).transpose()?;
-        let from = Everywhere { after };
-        let begun = service.resend_to_all(&missed.which, from).await?;
-        let in_all = before.saturating_add(begun.replays.len());
-        return match begun.next {
-            Some(next) => {
-                let question = missed.going_on(in_all, next);
-                sure::ask(&pages, &visitor, EVENTS, question).await
-            }
-            None if before == 0 => Ok(begun_at(&begun.replays)),
-            None => Ok(begun_in_all(in_all)),
+        let form = begun::Form {
+            action: EVERYWHERE,
+            fields: missed.fields(),
+            back: EVENTS,
         };
+        let of = OfAll::Events(&missed.which);
+        return begun::begin(&pages, (&visitor, &fields), of, form).await;
     }
+    let service = pages.service(visitor.tenant());
     let visitor = visitor.reading(&pages).await?;
     service.check_resend(&missed.which).await?;
     let preview = service.resend_preview(None, &missed.which, None).await?;

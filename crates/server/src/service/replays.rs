@@ -10,7 +10,7 @@ use domain::limit_group::{GroupLimits, GroupName};
 use domain::replay::{DEFAULT_SHARE, Pace};
 use engine::ports::{DeadLetterFilter, Destination, NewReplay, Replay, ReplayProgress, Which};
 
-use super::{Service, ServiceError, rules};
+use super::{Everywhere, OfAll, Service, ServiceError, rules};
 
 /// Destinations that one request looks at, and replays that it begins at most.
 pub(super) const REPLAYS_AT_ONCE: u32 = 100;
@@ -92,12 +92,6 @@ impl Together<'_> {
     }
 }
 
-/// All destinations, after one in id order.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Everywhere {
-    pub after: Option<DestinationId>,
-}
-
 /// Replays that one request has begun, one for each destination; few, or none,
 /// of those that it looked at.
 #[derive(Debug, Clone, PartialEq)]
@@ -126,9 +120,8 @@ impl Service {
             }
             (None, Some(destination), None) => Which::Matching(destination, draft.filter),
             (None, None, Some(everywhere)) => {
-                return self
-                    .replay_everywhere(draft.filter, everywhere, share)
-                    .await;
+                let of = OfAll::DeadLetters(&draft.filter);
+                return self.begin_part(of, everywhere, Some(share)).await;
             }
             (None, None, None) => {
                 let problem = "give it, or all_destinations, or the attempt_id of one dead letter";
@@ -241,48 +234,6 @@ impl Service {
             if after.is_none() || count >= PREVIEWED {
                 return Ok((counts, after.is_none()));
             }
-        }
-    }
-
-    /// One replay for each destination that has what matches: each has limits,
-    /// and a pace, of its own. Where one fails, those that have begun are said.
-    async fn replay_everywhere(
-        &self,
-        filter: DeadLetterFilter,
-        Everywhere { after }: Everywhere,
-        share: f64,
-    ) -> Result<BegunReplays, ServiceError> {
-        let page = (self.backlog())
-            .destinations_with_dead_letters(self.tenant, &filter, after, REPLAYS_AT_ONCE)
-            .await?;
-        let mut begun = BegunReplays {
-            replays: Vec::with_capacity(page.destinations.len()),
-            next: after,
-        };
-        for destination in page.destinations {
-            let which = Which::Matching(destination, filter.clone());
-            match self.create_replay_of_one(which, share).await {
-                Ok(replay) => begun.replays.extend(replay),
-                Err(error) if begun.replays.is_empty() => return Err(error),
-                // Whoever goes on from here meets it again, if it lasts.
-                Err(_) => return Ok(begun),
-            }
-            begun.next = Some(destination);
-        }
-        begun.next = page.next;
-        Ok(begun)
-    }
-
-    /// One of those of all destinations; `None` where its own was deleted meanwhile.
-    pub(super) async fn create_replay_of_one(
-        &self,
-        which: Which,
-        share: f64,
-    ) -> Result<Option<Replay>, ServiceError> {
-        match self.create_replay(which, share).await {
-            Ok(replay) => Ok(Some(replay)),
-            Err(ServiceError::NotFound(_)) => Ok(None),
-            Err(error) => Err(error),
         }
     }
 

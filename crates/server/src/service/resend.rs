@@ -3,29 +3,15 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use domain::attempt::AttemptState;
 use domain::destination::DestinationState;
 use domain::ids::{DestinationId, EventId};
-use domain::replay::DEFAULT_SHARE;
 use domain::search::Sought;
 use engine::ports::{Catalog, Destination, EventFilter, Replay, ResentEvents, Which, no_event_by};
-use tokio::time::Instant;
 
 use super::replays::{Counted, PREVIEWED, REPLAYS_AT_ONCE, checked_share};
-use super::{BegunReplays, Everywhere, ReplayPreview, Service, ServiceError, rules};
-
-/// Destinations that one request sends events to again, at most: for each of them a store
-/// counts the tenant's first 10,000 events of the time twice, before its replay begins.
-pub const RESENT_TO_AT_ONCE: u32 = 10;
-
-/// After so long a request begins no replay more, and says where to go on: each takes up to
-/// four statements of five seconds, and an answer is waited for no longer than 30 seconds.
-const BEGINS_FOR: Duration = Duration::from_secs(5);
-
-/// Of these requests a form makes up to so many, and then asks whether to go on.
-const PARTS_OF_A_FORM: u32 = 10;
+use super::{BegunReplays, Everywhere, OfAll, ReplayPreview, Service, ServiceError, rules};
 
 /// Destinations that a preview of all of them counts for, at most.
 pub const PREVIEWED_DESTINATIONS: u32 = 100;
@@ -88,100 +74,21 @@ impl Service {
         self.create_replay(Which::Events(to, which), share).await
     }
 
-    /// Sends events again to the next of all destinations, a replay for each: few, or none, of
-    /// the [`RESENT_TO_AT_ONCE`] that it looks at. One where nothing matches has none, nor has
-    /// a disabled one; one where more could match than were looked at has one that may find
-    /// none. What has begun is said, also where it ended early: after some seconds, or with a
-    /// failure, which is an error only where nothing has begun.
+    /// Sends events again to the next of all destinations, as [`Service::begin_part`] begins
+    /// replays. One where nothing matches has none, nor has a disabled one; one where more
+    /// could match than were looked at has one that may find none.
     pub async fn resend_everywhere(
         &self,
         which: ResentEvents,
-        Everywhere { after }: Everywhere,
+        from: Everywhere,
         share: Option<f64>,
     ) -> Result<BegunReplays, ServiceError> {
-        let share = checked_share(share)?;
-        check(&which)?;
-        let until = Instant::now() + BEGINS_FOR;
-        self.resend_until(until, after, (&which, share)).await
-    }
-
-    /// The same to as many as one form sends to.
-    pub async fn resend_to_all(
-        &self,
-        which: &ResentEvents,
-        Everywhere { after }: Everywhere,
-    ) -> Result<BegunReplays, ServiceError> {
-        check(which)?;
-        let until = Instant::now() + BEGINS_FOR;
-        let mut begun = BegunReplays {
-            replays: Vec::new(),
-            next: after,
-        };
-        for _part in 0..PARTS_OF_A_FORM {
-            let wanted = (which, DEFAULT_SHARE);
-            match self.resend_until(until, begun.next, wanted).await {
-                Ok(part) => {
-                    begun.replays.extend(part.replays);
-                    begun.next = part.next;
-                }
-                Err(error) if begun.replays.is_empty() => return Err(error),
-                Err(_) => break,
-            }
-            if begun.next.is_none() || Instant::now() >= until {
-                break;
-            }
-        }
-        Ok(begun)
-    }
-
-    async fn resend_until(
-        &self,
-        until: Instant,
-        after: Option<DestinationId>,
-        (which, share): (&ResentEvents, f64),
-    ) -> Result<BegunReplays, ServiceError> {
-        let page = self
-            .enabled(&self.catalog, after, RESENT_TO_AT_ONCE)
-            .await?;
-        let mut begun = BegunReplays {
-            replays: Vec::new(),
-            next: after,
-        };
-        for (turn, Destination { id, .. }) in page.destinations.iter().enumerate() {
-            if turn > 0 && Instant::now() >= until {
-                return Ok(begun);
-            }
-            match self.resend_to_one(*id, which, share).await {
-                Ok(replay) => begun.replays.extend(replay),
-                Err(error) if begun.replays.is_empty() => return Err(error),
-                // Whoever goes on from here meets it again, if it lasts.
-                Err(_) => return Ok(begun),
-            }
-            begun.next = Some(*id);
-        }
-        begun.next = page.next;
-        Ok(begun)
-    }
-
-    /// To one of all; `None` where nothing matches, or it was deleted meanwhile.
-    async fn resend_to_one(
-        &self,
-        to: DestinationId,
-        which: &ResentEvents,
-        share: f64,
-    ) -> Result<Option<Replay>, ServiceError> {
-        let backlog = self.backlog();
-        let matching = backlog.resendable(self.tenant, &[to], which).await?;
-        if matching.is_none() {
-            return Ok(None);
-        }
-        let which = Which::Events(to, which.clone());
-        self.create_replay_of_one(which, share).await
+        self.begin_part(OfAll::Events(&which), from, share).await
     }
 
     /// Those of the next `limit` destinations that are not disabled: what is sent to all is
     /// not for those.
-    async fn enabled(
+    pub(super) async fn enabled(
         &self,
         catalog: &Arc<dyn Catalog>,
         after: Option<DestinationId>,
@@ -286,14 +193,14 @@ impl Service {
 }
 
 /// Some of a tenant's destinations.
-struct Enabled {
-    destinations: Vec<Destination>,
+pub(super) struct Enabled {
+    pub(super) destinations: Vec<Destination>,
     /// Where the next of them begin; `None` after the last.
-    next: Option<DestinationId>,
+    pub(super) next: Option<DestinationId>,
 }
 
 /// What can be told without the store.
-fn check(which: &ResentEvents) -> Result<(), ServiceError> {
+pub(super) fn check(which: &ResentEvents) -> Result<(), ServiceError> {
     rules::wanted_type(which.event_type.as_deref())?;
     rules::sought(which.text.as_deref())?;
     rules::span(Some(which.since), which.until)?;

@@ -1,15 +1,22 @@
 //! What is done on pages, by whom: no form is done without its session's token, and what
 //! cannot be taken back is asked first. Which route reaches what is in `routes`.
 
+use std::time::Duration;
+
 use axum::body::Body;
+use domain::ids::{DestinationId, ReplayId, TenantId};
+use domain::replay::MAX_RUNNING;
+use engine::ports::{DeadLetterFilter, NewReplay, ReapRules, Which};
 use http::{Method, Request};
 use serde_json::{Value, json};
+use uuid::Uuid;
 
 use crate::place::Place;
 use crate::visit::{ADMIN, HOST, Page, Visitor, World};
 
 const ALERTS: &str = "/dashboard/alerts";
 const OF_TENANTS: &str = "/dashboard/tenants";
+const REPLAYS: &str = "/dashboard/replays";
 const RESEND: &str = "/dashboard/events/resend";
 
 on_both! {
@@ -38,6 +45,7 @@ on_both! {
     what_was_missed_is_sent_again
     what_each_has_missed_is_counted_and_sent_again
     a_page_sends_to_all_in_parts
+    a_page_replays_at_all_in_parts
     an_operator_resends_to_all_on_the_tenants_own_pages
     alerts_are_set_by_whose_they_are
     destinations_are_told_by_whose_they_are
@@ -455,6 +463,67 @@ async fn a_page_sends_to_all_in_parts(world: &World) {
     };
     assert_eq!(since(&again), since(&counted));
     assert_eq!(ended(question).await, "/dashboard/dead-letters?begun=2");
+}
+
+/// With what has begun by then, where no more of them may run at once: here there is room for
+/// two of three.
+async fn a_page_replays_at_all_in_parts(world: &World) {
+    let scopes = ["ingest", "manage", "read"];
+    let (tenant, key, first) = world.tenant("ours", &scopes).await;
+    let visitor = world.sign_in(&key).await;
+    let post = async |path: &str, body: Value| world.api(&key, Method::POST, path, body).await;
+    let mut dying = vec![first.clone()];
+    for _ in 1..3 {
+        let another = post(
+            "/v1/destinations",
+            json!({"url": "https://example.com/one"}),
+        )
+        .await;
+        dying.push(another["id"].as_str().unwrap().to_owned());
+    }
+    for id in &dying {
+        let retries = format!("/v1/destinations/{id}/retries");
+        let age = json!({"max_age_ms": 1});
+        world.api(&key, Method::PUT, &retries, age).await;
+        let event = json!({"destination_id": id, "type": "a.b", "payload": 1});
+        post("/v1/events", event).await;
+    }
+    let rules = ReapRules {
+        heartbeat_timeout: Duration::from_secs(60),
+        start_timeout: Duration::from_secs(60),
+        permit_grace: Duration::from_secs(1),
+    };
+    let mut dead = 0;
+    while dead < dying.len() {
+        world.stored.reap(&rules, 100).await.unwrap();
+        let list = world
+            .api(&key, Method::GET, "/v1/dead-letters", json!({}))
+            .await;
+        dead = list["dead_letters"].as_array().unwrap().len();
+    }
+    let tenant: TenantId = tenant.parse().unwrap();
+    let first: DestinationId = first.parse().unwrap();
+    for number in 2..MAX_RUNNING {
+        let new = NewReplay {
+            id: ReplayId(Uuid::from_u128(number.into())),
+            which: Which::Matching(first, DeadLetterFilter::default()),
+            share: 0.5,
+        };
+        world.stored.create_replay(tenant, &new).await.unwrap();
+    }
+    let form = [("type", "a.b"), ("sure", "yes")];
+    let question = world.post(&visitor, REPLAYS, &form).await;
+    let says = "2 replays have begun by now, and there are more destinations.";
+    assert!(question.text.contains(says), "{}", question.text);
+    let again = form_of(&question.text, REPLAYS);
+    assert!(again.contains(&("type", "a.b")), "{again:?}");
+    let refused = world.post(&visitor, REPLAYS, &again).await;
+    assert_eq!(refused.status, 422, "{}", refused.text);
+    let cancel = format!("/v1/replays/{}/cancel", Uuid::from_u128(2));
+    post(&cancel, json!({})).await;
+    let ended = world.post(&visitor, REPLAYS, &again).await;
+    assert_eq!(ended.status, 303, "{}", ended.text);
+    assert_eq!(ended.headers["location"], "/dashboard/dead-letters?begun=3");
 }
 
 /// The form says no tenant: it is on the pages of the one whose pages the session shows.

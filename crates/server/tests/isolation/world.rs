@@ -397,10 +397,14 @@ impl World {
         answer(&self.router, request, body).await
     }
 
+    /// A user's own connections to Postgres.
+    pub(crate) async fn user(&self) -> sqlx::PgPool {
+        sqlx::PgPool::connect(&self.place.url).await.unwrap()
+    }
+
     /// Holds a table of Postgres's, until it is dropped, from whoever wants to read it.
     pub(crate) async fn lock_table(&self, table: &'static str) -> Transaction {
-        let pool = sqlx::PgPool::connect(&self.place.url).await.unwrap();
-        let mut transaction = pool.begin().await.unwrap();
+        let mut transaction = self.user().await.begin().await.unwrap();
         let lock = format!("lock table {table} in access exclusive mode");
         let lock = sqlx::query(sqlx::AssertSqlSafe(lock));
         lock.execute(&mut *transaction).await.unwrap();

@@ -26,8 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// namespace's end.
 const REAL_PATIENCE: Duration = Duration::from_secs(1_200);
 
-/// A shell in a folder of its own, whose `kubectl` asks the API server, and whose
-/// `paceline` is ours.
+/// A shell in a folder of its own, whose `kubectl` asks the API server.
 pub(crate) struct Shell {
     pub(crate) server: ApiServer,
     folder: TempDir,
@@ -48,17 +47,10 @@ impl Shell {
         let programs = shell.path().join("bin");
         std::fs::create_dir(&programs).expect("make a folder");
         let kubectl = which(&kubectl());
-        let tools = [
-            ("kubectl", &*kubectl),
-            ("paceline", Path::new(env!("CARGO_BIN_EXE_paceline"))),
-        ];
-        for (name, program) in tools {
-            let program = program.display();
-            let script = format!("#!/bin/sh\nexec '{program}' \"$@\"\n");
-            shell.write(&format!("bin/{name}"), &script);
-            let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-            std::fs::set_permissions(programs.join(name), mode).expect("it is ours");
-        }
+        let script = format!("#!/bin/sh\nexec '{}' \"$@\"\n", kubectl.display());
+        shell.write("bin/kubectl", &script);
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(programs.join("kubectl"), mode).expect("it is ours");
         shell
     }
 

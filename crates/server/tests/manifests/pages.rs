@@ -1,10 +1,10 @@
-//! The steps of the pages, run as they stand there by the real `kubectl` against the
-//! API server in memory: all but those that need a kubelet or an image.
+//! The steps of the page, run as they stand there by the real `kubectl` against the API
+//! server in memory: all but those that need a kubelet or an image, which are named.
 
 use std::io::Write as _;
 use std::time::Duration;
 
-use super::built::read;
+use super::built::{documents, read};
 use super::kubectl::Shell;
 
 /// How long an end that comes by itself may take, on a busy machine.
@@ -20,10 +20,10 @@ api-key=0123456789abcdef
 secret-keys=one:BwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwc=
 ";
 
-/// The lines of the shell on a page, from one heading to the next of its rank; of the
+/// The lines of the shell on the page, from one heading to the next of its rank; of the
 /// whole page without one.
-pub(crate) fn steps(page: &str, heading: Option<&str>) -> Vec<String> {
-    let page = read(page);
+fn steps(heading: Option<&str>) -> Vec<String> {
+    let page = read("k8s/README.md");
     let part = match heading {
         None => &*page,
         Some(heading) => {
@@ -34,13 +34,34 @@ pub(crate) fn steps(page: &str, heading: Option<&str>) -> Vec<String> {
     };
     let blocks = part.split("```sh\n").skip(1);
     let lines = blocks.flat_map(|block| block.split("```").next().unwrap_or_default().lines());
+    let lines = lines.map(str::trim).filter(|line| !line.is_empty());
     lines.map(str::to_owned).collect()
 }
 
+/// What nothing here takes, by how it begins, in the page's order; and why.
+const LEFT: [(&str, &str); 5] = [
+    (
+        "docker build ",
+        "makes an image, which takes Docker; `image` looks at what it is made of",
+    ),
+    ("kind load ", "brings the image to nodes"),
+    (
+        "kubectl -n paceline exec deploy/api -- ",
+        "runs in a pod; what it runs is taken by the test `readme`",
+    ),
+    (
+        "kubectl -n paceline logs deploy/receiver",
+        "reads what a pod said",
+    ),
+    (
+        "kubectl -n paceline exec deploy/postgres -- ",
+        "runs in a pod; what it runs is taken by the test `readme`",
+    ),
+];
+
 /// Whether it needs a kubelet, which runs pods, or an image.
 fn needs_a_kubelet(step: &str) -> bool {
-    let words: Vec<&str> = step.split_whitespace().collect();
-    matches!(words[0], "docker" | "kind") || words.contains(&"exec") || words.contains(&"logs")
+    LEFT.iter().any(|(begin, _)| step.starts_with(begin))
 }
 
 /// A cluster with nothing in it, and a folder with our manifests and the user's secrets.
@@ -57,13 +78,14 @@ async fn run(shell: &Shell, steps: &[String]) {
     }
 }
 
-const README: &str = "k8s/README.md";
-
 #[tokio::test]
 async fn every_step_of_the_readme_can_be_taken_in_its_order() {
-    let mut steps = steps(README, None);
+    let mut steps = steps(None);
     let left: Vec<&String> = steps.iter().filter(|step| needs_a_kubelet(step)).collect();
-    assert_eq!(left.len(), 5, "no more than these: {left:#?}");
+    assert_eq!(left.len(), LEFT.len(), "no more than these: {left:#?}");
+    for (step, (begin, why)) in left.iter().zip(LEFT) {
+        assert!(step.starts_with(begin), "{step}: is it one that {why}?");
+    }
     // It ends with uninstalling, and with what to do where that was not done: below.
     let way_out = steps.pop().expect("it has steps");
     assert!(way_out.contains("finalizers"), "{way_out}");
@@ -89,7 +111,7 @@ fn is_for_any_cluster(step: &str) -> bool {
 
 /// The page's steps for any cluster.
 fn for_any_cluster() -> Vec<String> {
-    let mut steps = steps(README, None);
+    let mut steps = steps(None);
     steps.pop();
     steps.retain(|step| is_for_any_cluster(step));
     steps
@@ -98,14 +120,20 @@ fn for_any_cluster() -> Vec<String> {
 #[test]
 fn what_a_real_cluster_may_lack_is_left_out_and_nothing_else() {
     let taken = for_any_cluster();
-    let mut left = steps(README, None);
+    let mut left = steps(None);
     left.retain(|step| !taken.contains(step) && !needs_a_kubelet(step));
     // The way out of half an uninstallation is the last.
     let begin = [
         "kubectl -n paceline wait --for=condition=Available ",
         "kubectl -n paceline wait --for=condition=Ready ",
         "kubectl apply -k k8s/overlays/prod",
+        "sed -i.old ",
+        "kubectl apply -k k8s/overlays/prod",
         "kubectl -n paceline rollout status ",
+        "kubectl -n paceline rollout status ",
+        "cp secret.env ",
+        "printf ",
+        "kubectl apply -k k8s/overlays/prod",
         "kubectl -n paceline get destinations -o name ",
     ];
     assert_eq!(left.len(), begin.len(), "{left:#?}");
@@ -148,19 +176,58 @@ async fn no_namespace(shell: &Shell) {
 #[tokio::test]
 async fn what_users_supply_can_be_made_on_an_empty_cluster() {
     let shell = empty_cluster().await;
-    run(&shell, &steps(README, Some("What you supply"))).await;
+    run(&shell, &steps(Some("What you supply"))).await;
     let secret = shell.server.get("secrets", "paceline");
     assert!(secret.expect("it was made")["data"]["secret-keys"].is_string());
     assert!(shell.server.get("deployments", "worker").is_some());
 }
 
-/// They need no cluster at all.
+/// Once kustomize makes the Secret, another one is applied, and nothing else.
 #[tokio::test]
-async fn every_step_of_the_operations_page_can_be_taken() {
-    let steps = steps("docs/operations.md", None);
-    assert!(!steps.is_empty());
+async fn a_changed_secret_is_one_step() {
+    let shell = empty_cluster().await;
+    let steps = steps(Some("Changing secrets"));
+    let [.., copy, generate, apply] = &steps[..] else {
+        panic!("{steps:#?}")
+    };
+    for step in [copy, generate, apply] {
+        shell.done(step).await;
+    }
+    let changed = SECRETS.replace("0123456789abcdef", "another-key-of-a-test");
+    shell.write("k8s/overlays/prod/secret.env", &changed);
+    let said = shell.done(apply).await;
+    for role in ["api", "scheduler", "worker", "operator"] {
+        let rolled = format!("deployment.apps/{role} configured");
+        assert!(said.contains(&rolled), "{role}: {said}");
+    }
+    let names = shell.server.names("secrets");
+    let made = names.iter().filter(|name| name.starts_with("paceline-"));
+    assert_eq!(made.count(), 2, "{names:?}");
+}
+
+/// The patch that the page has for it is one.
+#[tokio::test]
+async fn backups_can_be_added_to_the_cluster() {
+    let page = read("k8s/README.md");
+    let (_, rest) = page
+        .split_once("\n## Servers by their operators\n")
+        .expect("the heading is there");
+    let patch = rest.split("```yaml\n").nth(1).expect("it has a patch");
     let shell = Shell::start().await;
-    run(&shell, &steps).await;
+    shell.copy_manifests();
+    let folder = "k8s/overlays/backed-up";
+    std::fs::create_dir(shell.path().join(folder)).expect("make a folder");
+    let patch = patch.split("```").next().unwrap_or_default();
+    shell.write(&format!("{folder}/backups.yaml"), patch);
+    let overlay = "resources: [../prod]\ncomponents: [../../components/cnpg]\n\
+        patches: [{ path: backups.yaml }]\n";
+    shell.write(&format!("{folder}/kustomization.yaml"), overlay);
+    let built = documents(&shell.done(&format!("kubectl kustomize {folder}")).await);
+    let cluster = built.iter().find(|object| object["kind"] == "Cluster");
+    let spec = &cluster.expect("it is there")["spec"];
+    let plugin = &spec["plugins"][0];
+    assert_eq!(plugin["parameters"]["barmanObjectName"], "paceline-backups");
+    assert_eq!(spec["instances"], 3, "it is added to what is there");
 }
 
 /// As many resources as its operator does not let go at once.
@@ -189,7 +256,7 @@ fn is_gone(shell: &Shell) -> bool {
 async fn one_command_uninstalls_it() {
     let shell = empty_cluster().await;
     with_resources(&shell).await;
-    let [uninstall, _] = &steps(README, Some("Uninstalling"))[..] else {
+    let [uninstall, _] = &steps(Some("Uninstalling"))[..] else {
         panic!("one command, and one for where it was not given")
     };
     shell.done(uninstall).await;
@@ -208,7 +275,7 @@ async fn there_is_a_way_out_of_half_an_uninstallation() {
     let namespace = namespace.expect("it waits for its resources");
     assert!(namespace["metadata"]["deletionTimestamp"].is_string());
     assert!(!shell.server.names("destinations").is_empty());
-    let [_, way_out] = &steps(README, Some("Uninstalling"))[..] else {
+    let [_, way_out] = &steps(Some("Uninstalling"))[..] else {
         panic!("one command, and one for where it was not given")
     };
     shell.done(way_out).await;

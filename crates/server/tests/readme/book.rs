@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 pub(crate) const README: &str = include_str!("../../../../README.md");
 
 /// The documents, by name.
-pub(crate) const DOCUMENTS: [(&str, &str); 22] = [
+pub(crate) const DOCUMENTS: [(&str, &str); 25] = [
     ("README.md", README),
     ("audit.md", include_str!("../../../../docs/audit.md")),
     ("batching.md", include_str!("../../../../docs/batching.md")),
@@ -19,6 +19,7 @@ pub(crate) const DOCUMENTS: [(&str, &str); 22] = [
         "event-types.md",
         include_str!("../../../../docs/event-types.md"),
     ),
+    ("filters.md", include_str!("../../../../docs/filters.md")),
     (
         "from-svix.md",
         include_str!("../../../../docs/from-svix.md"),
@@ -45,6 +46,7 @@ pub(crate) const DOCUMENTS: [(&str, &str); 22] = [
     ("retries.md", include_str!("../../../../docs/retries.md")),
     ("runbook.md", include_str!("../../../../docs/runbook.md")),
     ("scaling.md", include_str!("../../../../docs/scaling.md")),
+    ("security.md", include_str!("../../../../docs/security.md")),
     (
         "signatures.md",
         include_str!("../../../../docs/signatures.md"),
@@ -56,31 +58,42 @@ pub(crate) const DOCUMENTS: [(&str, &str); 22] = [
     ("tenants.md", include_str!("../../../../docs/tenants.md")),
     ("traces.md", include_str!("../../../../docs/traces.md")),
     ("what-if.md", include_str!("../../../../docs/what-if.md")),
+    ("k8s/README.md", include_str!("../../../../k8s/README.md")),
 ];
 
-/// The fenced blocks of a language, without their fences and indentation.
-pub(crate) fn blocks(text: &str, language: &str) -> Vec<String> {
-    let mut blocks: Vec<String> = Vec::new();
-    let mut open: Option<bool> = None;
+/// The document of this name.
+pub(crate) fn document(name: &str) -> &'static str {
+    let found = DOCUMENTS.into_iter().find(|(called, _)| *called == name);
+    found.expect("it is a document").1
+}
+
+/// The fenced blocks with their languages, without their fences and indentation.
+pub(crate) fn fenced(text: &str) -> Vec<(String, String)> {
+    let mut blocks: Vec<(String, String)> = Vec::new();
+    let mut is_open = false;
     for line in text.lines().map(str::trim_start) {
-        match (line.strip_prefix("```"), open) {
-            (Some(named), None) => {
-                open = Some(named == language);
-                if named == language {
-                    blocks.push(String::new());
-                }
+        match (line.strip_prefix("```"), is_open) {
+            (Some(language), false) => {
+                blocks.push((language.to_owned(), String::new()));
+                is_open = true;
             }
-            (Some(_), Some(_)) => open = None,
-            (None, Some(true)) => {
-                let block = blocks.last_mut().expect("a block is open");
+            (Some(_), true) => is_open = false,
+            (None, true) => {
+                let (_, block) = blocks.last_mut().expect("a block is open");
                 block.push_str(line);
                 block.push('\n');
             }
-            (None, _) => {}
+            (None, false) => {}
         }
     }
-    assert_eq!(open, None, "a fence is not closed");
+    assert!(!is_open, "a fence is not closed");
     blocks
+}
+
+/// The fenced blocks of a language.
+pub(crate) fn blocks(text: &str, language: &str) -> Vec<String> {
+    let of_it = fenced(text).into_iter().filter(|(of, _)| of == language);
+    of_it.map(|(_, block)| block).collect()
 }
 
 /// The code between backticks outside of fences.
@@ -115,6 +128,10 @@ pub(crate) fn commands(block: &str) -> Vec<String> {
             command.pop();
             continue;
         }
+        if is_quoted(&command) {
+            command.push('\n');
+            continue;
+        }
         if let Some((_, end)) = line.split_once("<<") {
             ends = Some(end.trim_matches('\'').to_owned());
         }
@@ -124,6 +141,21 @@ pub(crate) fn commands(block: &str) -> Vec<String> {
     }
     assert!(command.is_empty() && ends.is_none(), "cut off: {block}");
     commands
+}
+
+/// Whether a quote is open at its end.
+fn is_quoted(command: &str) -> bool {
+    let (mut quote, mut last) = (None, ' ');
+    for next in command.chars() {
+        match (next, quote) {
+            ('#', None) if last.is_whitespace() => return false,
+            ('\'' | '"', None) => quote = Some(next),
+            (_, Some(open)) if next == open => quote = None,
+            _ => {}
+        }
+        last = next;
+    }
+    quote.is_some()
 }
 
 /// A command's words, with these variables, as a shell would split them; up to
@@ -170,4 +202,6 @@ fn commands_are_split_as_a_shell_splits_them() {
     assert_eq!(split[0], ["a", "-d", "{\"x\": \"7\"}", "b 7", "$ID"]);
     assert_eq!(split[1][0], "python3");
     assert_eq!(split[2], ["e"]);
+    let quoted = commands("f '{\n\"g\": 1\n}' # it's\nh\n");
+    assert_eq!(quoted, ["f '{\n\"g\": 1\n}' # it's", "h"]);
 }

@@ -1,6 +1,9 @@
-//! The documents are true: the README's tour is taken as it is written, and
-//! every command, flag, variable and default in the documents is one of the
-//! command line's.
+//! The documents are true: the README's tour and the steps of whoever operates an
+//! installation are taken as they are written, and every command, flag, variable and
+//! default in the documents is one of the command line's.
+//!
+//! Needs PACELINE_TEST_REDIS_URL and PACELINE_TEST_AMQP_URL, as `scripts/test` sets them,
+//! and starts a Postgres of its own.
 #![expect(
     clippy::panic,
     clippy::unwrap_used,
@@ -11,6 +14,11 @@
 mod ask;
 mod book;
 mod customer;
+mod installation;
+mod operations;
+#[path = "../support/private.rs"]
+#[expect(dead_code, reason = "here no server is killed")]
+mod private;
 mod reference;
 mod runbook;
 mod scaling;
@@ -28,6 +36,9 @@ use book::{DOCUMENTS, README, blocks, commands, inline, words};
 
 const ID: &str = "0192f3c4-0000-7000-8000-000000000001";
 
+/// What ends a command's own words.
+const OPERATORS: [&str; 5] = ["|", ">", ">>", "&&", "||"];
+
 /// Command lines of `paceline` in a document, as words.
 fn shown(text: &str) -> Vec<Vec<String>> {
     let variables = [
@@ -40,6 +51,8 @@ fn shown(text: &str) -> Vec<Vec<String>> {
         "PWD",
         "PATH",
         "PACELINE_DATABASE_URL",
+        "ADMIN_URL",
+        "SHARD_URL",
     ];
     let variables = variables.map(|name| (name.to_owned(), ID.to_owned()));
     let variables = BTreeMap::from(variables);
@@ -53,8 +66,13 @@ fn shown(text: &str) -> Vec<Vec<String>> {
             .split_once("=$(")
             .and_then(|(_, rest)| rest.split_once(" | "));
         let mut words = words(asking.map_or(&line, |(asking, _)| asking), &variables);
+        let ends = words.iter().position(|word| OPERATORS.contains(&&**word));
+        words.truncate(ends.unwrap_or(words.len()));
+        // What cargo runs, or something in a pod.
         if let Some(dashes) = words.iter().position(|word| word == "--") {
-            words.splice(..=dashes, ["paceline".to_owned()]);
+            let is_built = words[..dashes].iter().any(|word| word == "cargo");
+            let ours = is_built.then(|| "paceline".to_owned());
+            words.splice(..=dashes, ours);
         }
         while words.first().is_some_and(|word| word.contains('=')) {
             words.remove(0);

@@ -4,7 +4,7 @@
 use clap::{ArgMatches, Command, CommandFactory};
 use server::cli::Cli;
 
-use crate::book::{DOCUMENTS, blocks};
+use crate::book::{blocks, document};
 use crate::shown;
 
 /// A command, as its section shows it.
@@ -48,8 +48,7 @@ fn called(matches: &ArgMatches) -> Vec<String> {
 
 #[test]
 fn the_page_of_commands_is_the_command_line() {
-    let page = DOCUMENTS.into_iter().find(|(name, _)| *name == "cli.md");
-    let (_, mut rest) = page.expect("the page is a document");
+    let mut rest = document("cli.md");
     let sections = sections(&Cli::command(), &[]);
     assert!(sections.len() > 50, "the commands were not found");
     for (at, section) in sections.iter().enumerate() {

@@ -4,27 +4,20 @@
 
 use serde_json::{Value, json};
 
-use crate::book::{DOCUMENTS, blocks, commands, inline, words};
+use crate::book::{blocks, commands, document, inline, words};
 use crate::stage::Stage;
 
 /// The customer of whom the alerts tell.
 const CUSTOMER: &str = "M\u{fc}ller & S\u{f6}hne";
 
-fn runbook() -> &'static str {
-    let (_, text) = DOCUMENTS
-        .iter()
-        .find(|(name, _)| *name == "runbook.md")
-        .unwrap();
-    text
-}
-
 /// In the order of the page, each once.
 fn shown() -> Vec<String> {
-    let fenced = blocks(runbook(), "sh");
+    let page = document("runbook.md");
+    let fenced = blocks(page, "sh");
     let fenced = fenced.iter().flat_map(|block| commands(block));
     let is_command = |code: &String| code.starts_with("paceline ") || code.starts_with("curl ");
     let mut shown: Vec<String> = Vec::new();
-    for command in fenced.chain(inline(runbook()).into_iter().filter(is_command)) {
+    for command in fenced.chain(inline(page).into_iter().filter(is_command)) {
         if !shown.contains(&command) {
             shown.push(command);
         }

@@ -43,12 +43,12 @@ impl Drop for Stage {
 }
 
 /// Addresses where nobody is.
-fn free<const N: usize>() -> [String; N] {
+pub(crate) fn free<const N: usize>() -> [String; N] {
     let taken = [(); N].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
     taken.map(|one| one.local_addr().unwrap().to_string())
 }
 
-fn port(address: &str) -> u16 {
+pub(crate) fn port(address: &str) -> u16 {
     address.rsplit(':').next().unwrap().parse().unwrap()
 }
 

@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use axum::body::Body;
 use bytes::Bytes;
@@ -11,9 +12,11 @@ use futures_util::{StreamExt, stream};
 use http::Request;
 use serde_json::{Value, json};
 use server::api::bulk::{COMMIT_EVENTS, MAX_BULK_EVENTS};
+use tokio::sync::Semaphore;
+use tokio::time::{sleep, timeout};
 
 use crate::described::Described;
-use crate::world::{KEY, World};
+use crate::world::{KEY, World, bulk_lines};
 
 fn line(n: usize) -> String {
     format!("{{\"type\":\"a\",\"payload\":{n}}}\n")
@@ -144,6 +147,29 @@ async fn fifty_thousand_events_are_never_in_memory() {
     let most = most.load(Ordering::Relaxed);
     assert!(most <= COMMIT_EVENTS + 1, "{most} events were in memory");
     assert!(most >= COMMIT_EVENTS, "commits are of many events: {most}");
+}
+
+/// However often it pauses, and each time has its lines committed and answered.
+#[tokio::test(start_paused = true)]
+async fn a_client_may_send_all_before_it_reads() {
+    const LINES: usize = 300;
+    let world = World::new();
+    let sent = Arc::new(Semaphore::new(0));
+    let all = Arc::clone(&sent);
+    let lines = stream::iter(0..LINES).then(|n| async move {
+        sleep(Duration::from_millis(50)).await;
+        Ok::<_, Infallible>(line(n))
+    });
+    let last = stream::once(async move {
+        all.add_permits(1);
+        Ok(String::new())
+    });
+    let answer = world.begin_bulk(Body::from_stream(lines.chain(last))).await;
+    let all = timeout(Duration::from_secs(60), sent.acquire()).await;
+    all.expect("it is read to its end").unwrap().forget();
+    let (answers, last) = bulk_lines(answer).await;
+    assert_eq!(answers.len(), LINES);
+    assert_eq!(last, end(LINES as u32, 0, true));
 }
 
 #[tokio::test]

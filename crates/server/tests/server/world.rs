@@ -9,6 +9,7 @@ use adapters::key_ring::KeyRing;
 use adapters::sqlite::SqliteStore;
 use axum::Router;
 use axum::body::Body;
+use axum::response::Response;
 use domain::backpressure::BacklogBounds;
 use domain::ingest_limit::IngestLimit;
 use domain::signature::HeaderPrefix;
@@ -163,29 +164,23 @@ impl World {
 
     /// The lines of a bulk body's answer, and its last line.
     pub(crate) async fn bulk(&self, body: impl Into<Body>) -> (Vec<Value>, Value) {
+        bulk_lines(self.begin_bulk(body).await).await
+    }
+
+    /// Its answer, of which nothing is read yet.
+    pub(crate) async fn begin_bulk(&self, body: impl Into<Body>) -> Response {
         let request = Request::post("/v1/events/bulk")
             .header("authorization", format!("Bearer {KEY}"))
             .header("content-type", "application/x-ndjson")
             .body(body.into());
-        self.bulk_lines(request.unwrap()).await
+        let router = self.router.clone();
+        router.oneshot(request.unwrap()).await.unwrap()
     }
 
     /// The last line of such an answer.
     pub(crate) async fn bulk_end(&self, request: Request<Body>) -> Value {
-        self.bulk_lines(request).await.1
-    }
-
-    async fn bulk_lines(&self, request: Request<Body>) -> (Vec<Value>, Value) {
         let response = self.router.clone().oneshot(request).await.unwrap();
-        assert_eq!(response.status(), 200);
-        assert_eq!(response.headers()["content-type"], "application/x-ndjson");
-        let answer = response.into_body().collect().await.unwrap().to_bytes();
-        let lines = answer.split_inclusive(|byte| *byte == b'\n');
-        let mut lines: Vec<Value> = lines
-            .map(|line| serde_json::from_slice(line).unwrap())
-            .collect();
-        let end = lines.pop().unwrap();
-        (lines, end)
+        bulk_lines(response).await.1
     }
 
     pub(crate) async fn send(&self, method: Method, path: &str, body: impl Into<Body>) -> Answer {
@@ -234,4 +229,17 @@ impl Answer {
         assert_eq!(self.json["field"], field, "{}", self.json);
         assert_eq!(self.json["status"], status);
     }
+}
+
+/// What a bulk body is answered: its lines, and the last.
+pub(crate) async fn bulk_lines(response: Response) -> (Vec<Value>, Value) {
+    assert_eq!(response.status(), 200);
+    assert_eq!(response.headers()["content-type"], "application/x-ndjson");
+    let answer = response.into_body().collect().await.unwrap().to_bytes();
+    let lines = answer.split_inclusive(|byte| *byte == b'\n');
+    let mut lines: Vec<Value> = lines
+        .map(|line| serde_json::from_slice(line).unwrap())
+        .collect();
+    let end = lines.pop().unwrap();
+    (lines, end)
 }

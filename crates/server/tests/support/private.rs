@@ -62,7 +62,8 @@ impl PrivateServers {
         self.folder.path().join("servers")
     }
 
-    fn value(&self, name: &str, variable: &str) -> String {
+    /// What its script says of one of them.
+    pub(crate) fn value(&self, name: &str, variable: &str) -> String {
         let file = self.data().join(format!("{name}.env"));
         let text = std::fs::read_to_string(file).unwrap();
         (text.lines())

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use axum::body::{Body, HttpBody, to_bytes};
 use axum::response::Response;
 use bytes::Bytes;
+use domain::bulkhead::may_have;
 use domain::ids::TenantId;
 
 use super::super::problem::Problem;
@@ -22,9 +23,10 @@ const BODIES_BYTES: usize = 256 * 1024 * 1024;
 /// thousand attempts with what their receivers said, are 10 MiB.
 const ANSWERS_BYTES: usize = 128 * 1024 * 1024;
 
-/// So many tenants fill it together: each has a quarter, and it takes four to be in the
-/// way of a fifth.
-const TENANTS: usize = 4;
+/// A tenant has one of so many parts of it at most, and no more than it leaves free
+/// (`domain::bulkhead`): so after three that have a quarter each, the next has half of the
+/// rest, and however many read nothing, another finds some.
+const PARTS: usize = 4;
 
 /// An answer that is no larger than what a connection buffers anyway.
 const SMALL_ANSWER_BYTES: usize = 16 * 1024;
@@ -164,10 +166,13 @@ impl Share {
         let room = Arc::clone(&self.room);
         let mut taken = room.taken();
         let [full_of_tenant, full] = room.full;
-        if taken.of(self.tenant) + more > room.most / TENANTS {
+        let has = taken.of(self.tenant);
+        if has + more > room.most / PARTS {
             return Err(Problem::busy(full_of_tenant));
         }
-        if taken.all + more > room.most {
+        // What was done is answered beyond the bound.
+        let free = room.most.saturating_sub(taken.all);
+        if !may_have(has, more, free) {
             return Err(Problem::overloaded(full));
         }
         self.add(&mut taken, more);
@@ -251,15 +256,22 @@ mod tests {
     }
 
     #[test]
-    fn a_tenant_has_a_quarter_and_four_have_all() {
+    fn a_tenant_has_a_quarter_and_however_many_leave_room_for_another() {
         let room = Arc::new(Room::of_bodies());
         let mut all = Vec::new();
-        for id in 1..=4 {
+        // 32 such bodies would fill it.
+        let quarters = [(8, 429); 3];
+        let halves_of_the_rest = [(4, 503), (2, 503), (1, 503)];
+        let each = quarters.into_iter().chain(halves_of_the_rest);
+        for (id, wanted) in (1..).zip(each) {
             let (shares, status) = fill(&room, tenant(id), 8 * MIB);
-            assert_eq!((shares.len(), status), (8, 429));
+            assert_eq!((shares.len(), status), wanted, "{id}");
             all.push(shares);
         }
-        assert_eq!(fill(&room, tenant(5), 1).1, 503);
+        let (shares, status) = fill(&room, tenant(7), MIN_SHARE_BYTES);
+        assert!(shares.len() > 100, "{}", shares.len());
+        assert_eq!(status, 503);
+        drop(shares);
         all.clear();
         assert_eq!(room.taken().all, 0);
         assert!(room.taken().of.is_empty());
