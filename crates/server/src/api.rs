@@ -8,7 +8,7 @@
 //! others (`caller`).
 
 use std::num::NonZeroU32;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use axum::Router;
@@ -93,7 +93,7 @@ struct Inner {
     service: Service,
     tenancy: Arc<Tenancy>,
     gate: Arc<Gate>,
-    required: Required,
+    required: &'static Required,
     manage: ManageRates,
     room: Arc<body::Room>,
     answers: Arc<body::Room>,
@@ -116,7 +116,7 @@ impl App {
             tenancy: Arc::new(tenancy),
             gate,
             manage: ManageRates::new(manage_per_second),
-            required: Required::of(&openapi()),
+            required: required(),
             room: Arc::new(body::Room::of_bodies()),
             answers: Arc::new(body::Room::of_answers()),
             bulk: bulk::Places::default(),
@@ -322,10 +322,18 @@ pub fn openapi() -> OpenApi {
     document
 }
 
+/// What each route asks of a key. To put all routes and their description together takes a
+/// while: what is made of them is made once in a process, and tests put it before many stores.
+#[must_use]
+pub fn required() -> &'static Required {
+    static REQUIRED: LazyLock<Required> = LazyLock::new(|| Required::of(&openapi()));
+    &REQUIRED
+}
+
 /// The API and its description.
 pub fn router(app: App) -> Router {
-    let (v1, _) = routes().split_for_parts();
-    let v1 = v1
+    static ROUTES: LazyLock<Router<App>> = LazyLock::new(|| routes().into());
+    let v1 = Router::clone(&ROUTES)
         .route_layer(middleware::from_fn_with_state(
             app.clone(),
             caller::authenticate,
@@ -341,9 +349,12 @@ pub fn router(app: App) -> Router {
 
 /// The description of every route, for anybody.
 pub(crate) fn described<S: Clone + Send + Sync + 'static>() -> MethodRouter<S> {
-    // Written once.
-    let document = serde_json::to_vec(&openapi()).expect("it has strings for its keys");
-    let document = Bytes::from(document);
+    static WRITTEN: LazyLock<Bytes> = LazyLock::new(|| {
+        let document = serde_json::to_vec(&openapi()).expect("it has strings for its keys");
+        document.into()
+    });
+    // Now, and not for whoever asks first.
+    let document = Bytes::clone(&WRITTEN);
     let content_type = [(header::CONTENT_TYPE, "application/json")];
     get(async move || (content_type, document.clone()))
 }
