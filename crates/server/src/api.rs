@@ -311,8 +311,12 @@ fn of_tenants() -> OpenApiRouter<App> {
 /// The description of every route, served and tested.
 #[must_use]
 pub fn openapi() -> OpenApi {
+    document_of(routes().into_openapi())
+}
+
+fn document_of(routes: OpenApi) -> OpenApi {
     let mut document = Document::openapi();
-    document.merge(routes().into_openapi());
+    document.merge(routes);
     rate::describe(&mut document);
     request_id::describe(&mut document);
     document.merge(health::routes().into_openapi());
@@ -322,18 +326,34 @@ pub fn openapi() -> OpenApi {
     document
 }
 
-/// What each route asks of a key. To put all routes and their description together takes a
-/// while: what is made of them is made once in a process, and tests put it before many stores.
+/// What is made of all routes and of what is said of them.
+struct Made {
+    routes: Router<App>,
+    required: Required,
+    description: Bytes,
+}
+
+/// Once in a process: it takes a while, and tests put the API before many stores.
+static MADE: LazyLock<Made> = LazyLock::new(|| {
+    let (routes, described) = routes().split_for_parts();
+    let document = document_of(described);
+    let description = serde_json::to_vec(&document).expect("it has strings for its keys");
+    Made {
+        routes,
+        required: Required::of(&document),
+        description: description.into(),
+    }
+});
+
+/// What each route asks of a key.
 #[must_use]
 pub fn required() -> &'static Required {
-    static REQUIRED: LazyLock<Required> = LazyLock::new(|| Required::of(&openapi()));
-    &REQUIRED
+    &MADE.required
 }
 
 /// The API and its description.
 pub fn router(app: App) -> Router {
-    static ROUTES: LazyLock<Router<App>> = LazyLock::new(|| routes().into());
-    let v1 = Router::clone(&ROUTES)
+    let v1 = (MADE.routes.clone())
         .route_layer(middleware::from_fn_with_state(
             app.clone(),
             caller::authenticate,
@@ -349,14 +369,9 @@ pub fn router(app: App) -> Router {
 
 /// The description of every route, for anybody.
 pub(crate) fn described<S: Clone + Send + Sync + 'static>() -> MethodRouter<S> {
-    static WRITTEN: LazyLock<Bytes> = LazyLock::new(|| {
-        let document = serde_json::to_vec(&openapi()).expect("it has strings for its keys");
-        document.into()
-    });
-    // Now, and not for whoever asks first.
-    let document = Bytes::clone(&WRITTEN);
+    let description = MADE.description.clone();
     let content_type = [(header::CONTENT_TYPE, "application/json")];
-    get(async move || (content_type, document.clone()))
+    get(async move || (content_type, description.clone()))
 }
 
 async fn bound_time(request: Request, next: Next) -> Response {
