@@ -8,7 +8,7 @@
 //! others (`caller`).
 
 use std::num::NonZeroU32;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use axum::Router;
@@ -93,7 +93,7 @@ struct Inner {
     service: Service,
     tenancy: Arc<Tenancy>,
     gate: Arc<Gate>,
-    required: Required,
+    required: &'static Required,
     manage: ManageRates,
     room: Arc<body::Room>,
     answers: Arc<body::Room>,
@@ -116,7 +116,7 @@ impl App {
             tenancy: Arc::new(tenancy),
             gate,
             manage: ManageRates::new(manage_per_second),
-            required: Required::of(&openapi()),
+            required: required(),
             room: Arc::new(body::Room::of_bodies()),
             answers: Arc::new(body::Room::of_answers()),
             bulk: bulk::Places::default(),
@@ -311,8 +311,12 @@ fn of_tenants() -> OpenApiRouter<App> {
 /// The description of every route, served and tested.
 #[must_use]
 pub fn openapi() -> OpenApi {
+    document_of(routes().into_openapi())
+}
+
+fn document_of(routes: OpenApi) -> OpenApi {
     let mut document = Document::openapi();
-    document.merge(routes().into_openapi());
+    document.merge(routes);
     rate::describe(&mut document);
     request_id::describe(&mut document);
     document.merge(health::routes().into_openapi());
@@ -322,10 +326,34 @@ pub fn openapi() -> OpenApi {
     document
 }
 
+/// What is made of all routes and of what is said of them.
+struct Made {
+    routes: Router<App>,
+    required: Required,
+    description: Bytes,
+}
+
+/// Once in a process: it takes a while, and tests put the API before many stores.
+static MADE: LazyLock<Made> = LazyLock::new(|| {
+    let (routes, described) = routes().split_for_parts();
+    let document = document_of(described);
+    let description = serde_json::to_vec(&document).expect("it has strings for its keys");
+    Made {
+        routes,
+        required: Required::of(&document),
+        description: description.into(),
+    }
+});
+
+/// What each route asks of a key.
+#[must_use]
+pub fn required() -> &'static Required {
+    &MADE.required
+}
+
 /// The API and its description.
 pub fn router(app: App) -> Router {
-    let (v1, _) = routes().split_for_parts();
-    let v1 = v1
+    let v1 = (MADE.routes.clone())
         .route_layer(middleware::from_fn_with_state(
             app.clone(),
             caller::authenticate,
@@ -341,11 +369,9 @@ pub fn router(app: App) -> Router {
 
 /// The description of every route, for anybody.
 pub(crate) fn described<S: Clone + Send + Sync + 'static>() -> MethodRouter<S> {
-    // Written once.
-    let document = serde_json::to_vec(&openapi()).expect("it has strings for its keys");
-    let document = Bytes::from(document);
+    let description = MADE.description.clone();
     let content_type = [(header::CONTENT_TYPE, "application/json")];
-    get(async move || (content_type, document.clone()))
+    get(async move || (content_type, description.clone()))
 }
 
 async fn bound_time(request: Request, next: Next) -> Response {

@@ -58,7 +58,7 @@ struct Inner {
     keys: Keys,
     pins: Pins,
     /// What each route asks of a key.
-    required: Required,
+    required: &'static Required,
     mint: Mint,
 }
 
@@ -70,7 +70,7 @@ impl Routing {
             shards: Shards::new(config, key)?,
             keys: Keys::new(key.expose_secret()),
             pins: Pins::default(),
-            required: Required::of(&api::openapi()),
+            required: api::required(),
             mint,
         })))
     }

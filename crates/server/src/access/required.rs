@@ -18,7 +18,7 @@ pub struct Required(HashMap<(String, Method), Scope>);
 impl Required {
     /// Of everything that is described with exactly one scope.
     #[must_use]
-    pub fn of(document: &OpenApi) -> Self {
+    pub(crate) fn of(document: &OpenApi) -> Self {
         let document = serde_json::to_value(document).unwrap_or_default();
         let paths = document["paths"].as_object().into_iter().flatten();
         let operations = paths.flat_map(|(path, item)| {
@@ -69,7 +69,7 @@ mod tests {
 
     #[test]
     fn what_says_nothing_is_for_nobody() {
-        let required = Required::of(&crate::api::openapi());
+        let required = crate::api::required();
         assert_eq!(required.scope("/v1/nowhere", &Method::GET), None);
         assert_eq!(
             required.scope("/v1/destinations", &Method::HEAD),

@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 
 use http::Method;
-use server::access::required::Required;
 
 use crate::walk;
 
@@ -23,7 +22,7 @@ fn documented() -> BTreeSet<String> {
 
 #[test]
 fn the_table_of_scopes_is_that_of_the_description() {
-    let required = Required::of(&server::api::openapi());
+    let required = server::api::required();
     let described: BTreeSet<String> = (walk::described().into_iter())
         .map(|route| {
             let (method, path) = route.split_once(' ').unwrap();

@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use domain::access::Scope;
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
-use server::access::required::Required;
 
 use crate::world::{ADMIN, Answer, DESCRIBED, TENANTS_OWN, Tenant, Things, World};
 
@@ -318,8 +317,7 @@ impl Row {
     }
 
     fn scope(&self) -> Scope {
-        let required = Required::of(&server::api::openapi());
-        let scope = required.scope(self.template(), &self.method());
+        let scope = server::api::required().scope(self.template(), &self.method());
         scope.unwrap_or_else(|| panic!("{} asks for no scope", self.route))
     }
 
