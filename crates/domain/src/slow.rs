@@ -20,7 +20,7 @@ mod places;
 use std::time::Duration;
 
 pub use crowd::Crowd;
-pub use places::{LINE, STILL, Shares, places_of_the_slow};
+pub use places::{LINE, STILL, Shares, places_of_the_slow, seats};
 
 use crate::attempt::OutcomeKind;
 use crate::attempt::outcome::Outcome;
@@ -45,8 +45,8 @@ const PAUSE_OF_NEW: Duration = Duration::from_secs(4);
 /// The pause of one that answers: it came at a bad moment, and is not to blame.
 const PAUSE_OF_PROMPT: Duration = Duration::from_millis(100);
 
-/// How long a destination may take to connect before it needs a seat: enough for
-/// one that is far away.
+/// How long a message waits for the connection of one of its permits: enough for a
+/// receiver that is far away.
 const DIAL_GRACE: Duration = Duration::from_millis(250);
 
 /// An outcome that took as long as this and is no answer can wait for others.
@@ -92,8 +92,8 @@ impl Standing {
         matches!(self, Self::Prompt)
     }
 
-    /// How long it may take to connect before it needs a seat. Until then it keeps its
-    /// message in hand, and with it whatever else that carries.
+    /// How long it may take to connect before it waits apart from its message, which
+    /// carries permits of others, too.
     #[must_use]
     pub const fn dial_grace(self) -> Duration {
         match self {
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn who_hangs_keeps_no_message_in_hand_and_nobody_for_long() {
+    fn who_hangs_keeps_no_message_and_nobody_does_for_long() {
         assert_eq!(Standing::Prompt.dial_grace(), DIAL_GRACE);
         assert_eq!(Standing::New.dial_grace(), DIAL_GRACE);
         assert_eq!(Standing::Hung.dial_grace(), Duration::ZERO);

@@ -4,14 +4,15 @@
 //! the slot waited for first, then the start is **claimed** in the store, and
 //! only then, at once, the request is sent. A message is acknowledged when the
 //! store knows of each of its permits, from when on a redelivery could only be
-//! refused; or when what is left of it waits for a connection or a place that is
-//! not there at once, for which a message does not wait.
+//! refused; but for those that have no connection after a moment, for which it does
+//! not wait.
 //!
 //! Claims and outcomes of many permits travel in one statement each
 //! (`claims`, `records`); what is in hand is bounded by the prefetch and
 //! by the places. Destinations that hang share half of the places, so that
 //! they cannot have all (`places`, `standing`).
 
+mod apart;
 mod away;
 mod batch;
 mod bench;
@@ -252,7 +253,7 @@ impl Worker {
         let (store, schedule) = (Arc::clone(&self.store), Arc::clone(&self.schedule));
         let records = Records::spawn(statements, store, schedule, places);
         let sends = Sends::spawn(statements, Arc::clone(&self.store), places);
-        let places = Arc::new(Places::new(places));
+        let places = Arc::new(Places::new(places, receiving::prefetch(places)));
         let turned_away = TurnedAway::spawn(
             statements,
             (Arc::clone(&self.store), Arc::clone(&self.schedule)),

@@ -100,7 +100,7 @@ pub(super) const ROWS: [Row; 21] = [
     Row {
         fault: "The worker ends before W1: permits are in hand",
         mechanism: "unacknowledged messages come again; the claim decides",
-        residue: "none",
+        residue: "none; permits that wait for a dial are out of their messages, and wait for their deadline",
         exercised: &[
             Test("unsettled_messages_outlive_their_subscription"),
             Chaos("crash-after-receive"),

@@ -1,4 +1,4 @@
-//! How a worker's places, and the seats of those that wait, are shared.
+//! How a worker's places and the seats in its hand are shared.
 
 use std::time::Duration;
 
@@ -16,6 +16,12 @@ pub const LINE: Duration = Duration::from_secs(1);
 #[must_use]
 pub const fn places_of_the_slow(places: u32) -> u32 {
     places / 2
+}
+
+/// How many messages of each standing may keep the hand waiting: a quarter.
+#[must_use]
+pub const fn seats(hand: u16) -> u16 {
+    hand / 4
 }
 
 /// Who may have how many of a worker's places.
@@ -41,11 +47,11 @@ pub struct Shares {
     pub hung: u32,
     /// Beside all: for those that answer and have nothing in flight.
     pub aside: u32,
-    /// How many permits may wait for a connection or a place that is not there at once, of
-    /// those that answer and again of those that are new.
-    pub seats: u32,
-    /// The same of those that hang: few, since each has a place meanwhile.
-    pub seats_of_hung: u32,
+    /// How many permits of destinations that answer may wait for their connections apart
+    /// from their messages.
+    pub dials: u32,
+    /// And of those that are new: few, since most that do not connect are among them.
+    pub dials_of_new: u32,
     /// So many that are free again are worth calling those that are away: at each
     /// single one, those who come would be many and find few.
     pub worth_a_call: u32,
@@ -61,8 +67,8 @@ impl Shares {
             doubtful: places - places / 4,
             hung,
             aside: places / 4,
-            seats: if places < 4 { 1 } else { places / 4 },
-            seats_of_hung: if places < 64 { 1 } else { places / 64 },
+            dials: places,
+            dials_of_new: if places < 32 { 8 } else { places / 4 },
             worth_a_call: if hung < 4 { 1 } else { hung / 4 },
         }
     }
@@ -77,10 +83,8 @@ mod tests {
         let of_32 = Shares::of(32);
         assert_eq!((of_32.hung, of_32.doubtful, of_32.aside), (16, 24, 8));
         assert_eq!(of_32.worth_a_call, 4);
-        assert_eq!((of_32.seats, of_32.seats_of_hung), (8, 1));
-        let of_one = Shares::of(1);
-        let at_least = (of_one.worth_a_call, of_one.seats, of_one.seats_of_hung);
-        assert_eq!(at_least, (1, 1, 1));
+        assert_eq!((of_32.dials, of_32.dials_of_new), (32, 8));
+        assert_eq!(Shares::of(1).worth_a_call, 1);
     }
 
     #[test]

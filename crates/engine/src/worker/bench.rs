@@ -1,28 +1,22 @@
-//! Seats for permits that have to wait.
+//! Seats in the hand for messages that have to wait.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use domain::bulkhead::may_have;
-use domain::ids::DestinationId;
+use crate::ports::DeliveryTag;
 
-/// So many permits may wait, and of no destination more than are free besides: who comes
-/// next still finds one.
+/// So many messages may wait; the permits of one share its seat, whatever
+/// destinations they are of.
 pub(super) struct Bench {
     seats: usize,
-    taken: Mutex<Taken>,
-}
-
-#[derive(Default)]
-struct Taken {
-    all: usize,
-    of: HashMap<DestinationId, usize>,
+    /// How many permits of each message sit.
+    taken: Mutex<HashMap<DeliveryTag, usize>>,
 }
 
 /// A seat, until it is dropped.
 pub(super) struct Seat {
     bench: Arc<Bench>,
-    destination: DestinationId,
+    tag: DeliveryTag,
 }
 
 impl Bench {
@@ -33,23 +27,21 @@ impl Bench {
         })
     }
 
-    /// `None` if others have the seats, or this destination has its part of them.
-    pub(super) fn sit(self: &Arc<Self>, destination: DestinationId) -> Option<Seat> {
+    /// `None` if other messages have all the seats.
+    pub(super) fn sit(self: &Arc<Self>, tag: DeliveryTag) -> Option<Seat> {
         let mut taken = self.taken();
-        let has = taken.of.get(&destination).copied().unwrap_or_default();
-        if !may_have(has, 1, self.seats - taken.all) {
+        if taken.len() >= self.seats && !taken.contains_key(&tag) {
             return None;
         }
-        taken.all += 1;
-        taken.of.insert(destination, has + 1);
+        *taken.entry(tag).or_default() += 1;
         drop(taken);
         Some(Seat {
             bench: Arc::clone(self),
-            destination,
+            tag,
         })
     }
 
-    fn taken(&self) -> MutexGuard<'_, Taken> {
+    fn taken(&self) -> MutexGuard<'_, HashMap<DeliveryTag, usize>> {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -57,11 +49,10 @@ impl Bench {
 impl Drop for Seat {
     fn drop(&mut self) {
         let mut taken = self.bench.taken();
-        taken.all -= 1;
-        if let Some(permits) = taken.of.get_mut(&self.destination) {
+        if let Some(permits) = taken.get_mut(&self.tag) {
             *permits -= 1;
             if *permits == 0 {
-                taken.of.remove(&self.destination);
+                taken.remove(&self.tag);
             }
         }
     }
@@ -69,30 +60,24 @@ impl Drop for Seat {
 
 #[cfg(test)]
 mod tests {
-    use uuid::Uuid;
-
     use super::*;
 
     #[test]
-    fn a_destination_leaves_seats_for_others() {
-        let destination = |number| DestinationId(Uuid::from_u128(number));
-        let bench = Bench::new(8);
-        let mut seats: Vec<_> = (0..8).map_while(|_| bench.sit(destination(1))).collect();
-        assert_eq!(seats.len(), 4, "half");
-        seats.extend((0..8).map_while(|_| bench.sit(destination(2))));
-        assert_eq!(seats.len(), 4 + 2, "half of the rest");
-        seats.extend((3..9).map_while(|number| bench.sit(destination(number))));
-        assert_eq!(seats.len(), 8, "one each");
-        assert!(bench.sit(destination(9)).is_none());
-        seats.clear();
-        assert!(bench.taken().of.is_empty());
-        assert!(bench.sit(destination(9)).is_some());
-    }
-
-    #[test]
-    fn there_is_one_seat_at_least() {
-        let bench = Bench::new(0);
-        let seat = bench.sit(DestinationId(Uuid::nil()));
-        assert!(seat.is_some());
+    fn the_permits_of_a_message_share_its_seat() {
+        let tag = |number| DeliveryTag {
+            connection: 1,
+            number,
+        };
+        let bench = Bench::new(2);
+        let first = [bench.sit(tag(1)), bench.sit(tag(1))];
+        assert!(first.iter().all(Option::is_some));
+        let second = bench.sit(tag(2));
+        assert!(second.is_some());
+        assert!(bench.sit(tag(3)).is_none());
+        let [one, other] = first;
+        drop(one);
+        assert!(bench.sit(tag(3)).is_none(), "one of it still sits");
+        drop(other);
+        assert!(bench.sit(tag(3)).is_some());
     }
 }

@@ -28,6 +28,7 @@ use crate::ports::{
 };
 use crate::store_clock::SharedClock;
 use crate::wake::wake_freed;
+use crate::worker::apart::Leave;
 use crate::worker::batch::{self, Batch};
 use crate::worker::claims::{Claimed, Claims};
 use crate::worker::hand::InHand;
@@ -221,7 +222,7 @@ impl Deliverer {
         let asking = Asking {
             destination: permit.destination,
             standing: self.places.standing(permit.destination),
-            in_hand,
+            tag: in_hand.tag(),
         };
         let place = match asking.standing.takes_its_place_first() {
             true => {
@@ -230,7 +231,7 @@ impl Deliverer {
             }
             false => None,
         };
-        let connection = self.connect(permit, addressee, asking).await?;
+        let (connection, _leave) = self.connect(in_hand, addressee, asking).await?;
         let asked_for_at = permit.not_before - self.head_start();
         self.clock.reach(asked_for_at).await;
         // A place is not kept for what has no room.
@@ -254,7 +255,7 @@ impl Deliverer {
     }
 
     /// Room for a batch; who waits for it needs a seat.
-    async fn room(&self, permit: &Permit, asking: Asking<'_>) -> Result<Room, NoPlace> {
+    async fn room(&self, permit: &Permit, asking: Asking) -> Result<Room, NoPlace> {
         let in_time = self.clock.until(permit.deadline).max(CLAIM_TIME);
         let _seat = self.places.sit(asking)?;
         self.batch_room.in_time(asking.standing, in_time).await
@@ -263,20 +264,26 @@ impl Deliverer {
     /// A connection, or why there can be none. If there is none in time, that says
     /// nothing of the receiver yet: the dial goes on (see [`Sender::prepare`]), and the
     /// permit goes back unused; where nobody can be reached, once its time is over.
+    ///
+    /// A message waits for it for a moment only. Who then waits apart from it does so with
+    /// leave, until there is a place as well.
     async fn connect(
         &self,
-        permit: &Permit,
+        in_hand: &InHand,
         addressee: &Addressee,
-        asking: Asking<'_>,
-    ) -> Result<Connection, NoPlace> {
+        asking: Asking,
+    ) -> Result<(Connection, Option<Leave>), NoPlace> {
+        let permit = &in_hand.permit;
         let patience = self.clock.until(permit.deadline).saturating_sub(CLAIM_TIME);
         let patience = patience.max(CLAIM_TIME);
         let began = Instant::now();
         let mut dial = pin!(timeout(patience, self.prepare(addressee)));
+        let mut leave = None;
         let dialled = match timeout(asking.standing.dial_grace(), &mut dial).await {
             Ok(dialled) => dialled,
             Err(_elapsed) => {
-                let _seat = self.places.sit(asking)?;
+                leave = self.places.waits_apart(asking)?;
+                in_hand.leaves_its_message();
                 dial.await
             }
         };
@@ -285,15 +292,19 @@ impl Deliverer {
         if matches!(ready, Err(SendError::NoWay(_))) {
             // All the others are no better off: a permit that went back at once would only
             // be admitted again.
-            let _seat = self.places.sit(asking)?;
+            let _seat = match asking.standing.is_known_to_answer() {
+                true => None,
+                false => Some(self.places.sit(asking)?),
+            };
             sleep_until(began + patience).await;
             return Err(NoPlace::TurnedAway);
         }
-        Ok(Connection {
+        let connection = Connection {
             ready,
             token,
             took: began.elapsed(),
-        })
+        };
+        Ok((connection, leave))
     }
 
     /// A token, where one lets requests in, and then a connection: without the one there

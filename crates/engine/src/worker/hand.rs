@@ -172,6 +172,11 @@ impl State {
 }
 
 impl InHand {
+    /// The message that it came in.
+    pub(super) fn tag(&self) -> DeliveryTag {
+        self.tag
+    }
+
     /// From now on its message waits for the others in it only. If it is not begun it goes
     /// back to the store, and if this process dies, at its deadline.
     pub(super) fn leaves_its_message(&self) {

@@ -8,9 +8,9 @@
 //! The hand is small, so nobody fills it by waiting. Who answers may stand in
 //! line for a place while the line moves: to be turned away is to draw lots, and
 //! whoever has the most destinations wins.
-//! Whoever else waits, or stands in a line that does not move, leaves its message, so
-//! that others come to hand, and needs a seat on a bench, or is turned away. Who was
-//! sent away until later is called
+//! Whoever else keeps the hand waiting, or stands in a line that does not move,
+//! needs a seat on a bench, or is turned away; and who has no connection soon waits for it
+//! apart from its message. Who was sent away until later is called
 //! back as soon as a quarter of what those that hang may have is free.
 
 use std::collections::HashMap;
@@ -19,15 +19,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use domain::ids::DestinationId;
-use domain::slow::{Crowd, Held, LINE, Pause, STILL, Shares, Standing};
+use domain::slow::{Crowd, Held, LINE, Pause, STILL, Shares, Standing, seats};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout_at};
 
+use super::apart::{Apart, Leave};
 use super::away::Away;
 use super::bench::{Bench, Seat};
-use super::hand::InHand;
 use super::standing::Record;
-use crate::ports::MAX_ROWS;
+use crate::ports::{DeliveryTag, MAX_ROWS};
 
 /// Destinations that are remembered; beyond it those that are idle and answer
 /// are forgotten, which costs them nothing but being new. About 100 bytes each.
@@ -42,8 +42,10 @@ pub(super) struct Places {
     /// For those that are not known to answer.
     doubtful: Arc<Semaphore>,
     hung: Arc<Semaphore>,
-    /// Seats for those that wait, of each standing.
+    /// Seats in the hand, for each standing.
     benches: [Arc<Bench>; 3],
+    /// Those that answer and those that are new, and wait for their connections.
+    apart: [Arc<Apart>; 2],
     records: Mutex<HashMap<DestinationId, Record>>,
     crowd: Mutex<Crowd>,
     away: Mutex<Away>,
@@ -73,17 +75,17 @@ struct Taken {
 
 /// Who asks for a place.
 #[derive(Clone, Copy)]
-pub(super) struct Asking<'a> {
+pub(super) struct Asking {
     pub(super) destination: DestinationId,
     pub(super) standing: Standing,
-    /// What leaves its message where it has to wait.
-    pub(super) in_hand: &'a InHand,
+    /// The message that is kept in hand meanwhile.
+    pub(super) tag: DeliveryTag,
 }
 
 /// There is no place for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NoPlace {
-    /// And it may not wait for one: too many do.
+    /// And it may not wait for one: it would hold up others.
     TurnedAway,
     /// It waited for as long as it could.
     TooLate,
@@ -92,17 +94,18 @@ pub(super) enum NoPlace {
 }
 
 impl Places {
-    pub(super) fn new(places: u32) -> Self {
+    /// `hand` is how many messages may be in hand.
+    pub(super) fn new(places: u32, hand: u16) -> Self {
         let semaphore = |size: u32| Arc::new(Semaphore::new(size.max(1) as usize));
         let shares = Shares::of(places);
-        let bench = |seats: u32| Bench::new(seats as usize);
         Self {
             all: semaphore(shares.all),
             moved_at: Mutex::default(),
             aside: semaphore(shares.aside),
             doubtful: semaphore(shares.doubtful),
             hung: semaphore(shares.hung),
-            benches: [shares.seats, shares.seats, shares.seats_of_hung].map(bench),
+            benches: [(); 3].map(|()| Bench::new(seats(hand).into())),
+            apart: [shares.dials, shares.dials_of_new].map(Apart::new),
             records: Mutex::default(),
             crowd: Mutex::default(),
             away: Mutex::default(),
@@ -123,7 +126,7 @@ impl Places {
     /// that comes free is theirs otherwise, each time.
     pub(super) async fn first_of_all(
         self: &Arc<Self>,
-        asking: Asking<'_>,
+        asking: Asking,
         patience: Duration,
     ) -> Result<Place, NoPlace> {
         let hung = Arc::clone(&self.hung).try_acquire_owned();
@@ -142,7 +145,7 @@ impl Places {
     /// A place within `patience`, for one that is not known to hang.
     pub(super) async fn in_time(
         self: &Arc<Self>,
-        asking: Asking<'_>,
+        asking: Asking,
         patience: Duration,
     ) -> Result<Place, NoPlace> {
         let deadline = Instant::now() + patience;
@@ -192,7 +195,7 @@ impl Places {
     async fn wait(
         &self,
         places: &Arc<Semaphore>,
-        asking: Asking<'_>,
+        asking: Asking,
         deadline: Instant,
     ) -> Result<OwnedSemaphorePermit, NoPlace> {
         if let Ok(place) = Arc::clone(places).try_acquire_owned() {
@@ -209,17 +212,28 @@ impl Places {
         records.get(&destination).is_none_or(Record::is_alone)
     }
 
-    /// A seat, for one that has to wait.
-    pub(super) fn sit(&self, asking: Asking<'_>) -> Result<Seat, NoPlace> {
+    /// A seat, for one that keeps the hand waiting.
+    pub(super) fn sit(&self, asking: Asking) -> Result<Seat, NoPlace> {
         let [prompt, new, hung] = &self.benches;
         let bench = match asking.standing {
             Standing::Prompt => prompt,
             Standing::New => new,
             Standing::Hung => hung,
         };
-        let seat = bench.sit(asking.destination).ok_or(NoPlace::TurnedAway)?;
-        asking.in_hand.leaves_its_message();
-        Ok(seat)
+        bench.sit(asking.tag).ok_or(NoPlace::TurnedAway)
+    }
+
+    /// Leave to wait for a connection apart from the message, for one that has no place
+    /// yet: those that hang have theirs first, and are no more than have.
+    pub(super) fn waits_apart(&self, asking: Asking) -> Result<Option<Leave>, NoPlace> {
+        let [prompt, new] = &self.apart;
+        let apart = match asking.standing {
+            Standing::Prompt => prompt,
+            Standing::New => new,
+            Standing::Hung => return Ok(None),
+        };
+        let leave = apart.go(asking.destination);
+        leave.map(Some).ok_or(NoPlace::TurnedAway)
     }
 
     /// When to look again at one that was turned away.
@@ -337,14 +351,9 @@ impl Drop for Place {
 
 #[cfg(test)]
 mod tests {
-    use domain::ids::{AttemptId, Epoch, PermitNumber};
-    use domain::permit::{Permit, PermitGroup};
-    use domain::time::Timestamp;
     use uuid::Uuid;
 
-    use super::super::hand::Hand;
     use super::*;
-    use crate::ports::{Delivery, DeliveryTag};
 
     fn destination(number: u128) -> DestinationId {
         DestinationId(Uuid::from_u128(number))
@@ -353,28 +362,14 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     /// Each in a message of its own.
-    fn asking(number: u64, standing: Standing) -> Asking<'static> {
-        let permit = Permit {
+    fn asking(number: u64, standing: Standing) -> Asking {
+        Asking {
             destination: destination(number.into()),
-            attempt: AttemptId(1),
-            number: PermitNumber(1),
-            epoch: Epoch(1),
-            not_before: Timestamp::from_micros(0),
-            deadline: Timestamp::from_micros(0),
-        };
-        let message = Delivery {
+            standing,
             tag: DeliveryTag {
                 connection: 1,
                 number,
             },
-            group: PermitGroup::new(vec![permit]).unwrap(),
-            redelivered: false,
-        };
-        let in_hand = Hand::default().take_up(&message).remove(0);
-        Asking {
-            destination: permit.destination,
-            standing,
-            in_hand: Box::leak(Box::new(in_hand)),
         }
     }
 
@@ -395,7 +390,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn those_that_hang_have_half_and_with_the_new_three_quarters() {
-        let places = Arc::new(Places::new(32));
+        let places = Arc::new(Places::new(32, 8));
         let hung = taken(&places, Standing::Hung, 100).await;
         assert_eq!(hung.len(), 16);
         let new = taken(&places, Standing::New, 30).await;
@@ -409,7 +404,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_is_set_aside_is_for_those_that_have_nothing_in_flight() {
-        let places = Arc::new(Places::new(32));
+        let places = Arc::new(Places::new(32, 8));
         let mut crowd = Vec::new();
         for _ in 0..40 {
             let place = places.in_time(asking(1, Standing::Prompt), SECOND).await;
@@ -426,12 +421,13 @@ mod tests {
         assert_eq!(few.len(), 8);
     }
 
+    /// A quarter of the seats would do for two of them.
     #[tokio::test(start_paused = true)]
     async fn who_answers_stands_in_line_while_it_moves() {
-        let places = Arc::new(Places::new(8));
-        let mut crowd = taken(&places, Standing::Prompt, 10).await;
-        assert_eq!(crowd.len(), 8 + 2);
-        // Of the eight that a line forms for.
+        let places = Arc::new(Places::new(32, 8));
+        let mut crowd = taken(&places, Standing::Prompt, 40).await;
+        assert_eq!(crowd.len(), 40);
+        // Of the 32 that a line forms for.
         let mut first = crowd.remove(0);
         first.held(SECOND, false);
         drop(first);
@@ -463,9 +459,9 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn who_waits_sits_on_a_bench() {
-        let places = Arc::new(Places::new(8));
-        let new = taken(&places, Standing::New, 6).await;
-        assert_eq!(new.len(), 6);
+        let places = Arc::new(Places::new(32, 8));
+        let new = taken(&places, Standing::New, 24).await;
+        assert_eq!(new.len(), 24);
         let began = Instant::now();
         let waits = |number| places.in_time(asking(number, Standing::New), SECOND);
         let (first, second, third, ()) = tokio::join!(waits(1), waits(2), waits(3), async {
@@ -473,13 +469,13 @@ mod tests {
             drop(new);
         });
         assert!(first.is_ok() && second.is_ok());
-        assert!(third.is_err(), "two seats for eight places");
+        assert!(third.is_err(), "two seats in a hand of eight");
         assert_eq!(began.elapsed(), SECOND / 2);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_place_teaches_when_it_is_let_go() {
-        let places = Arc::new(Places::new(32));
+        let places = Arc::new(Places::new(32, 8));
         let one = destination(1);
         assert_eq!(places.standing(one), Standing::New);
         let mut place = places

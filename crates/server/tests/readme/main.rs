@@ -2,7 +2,7 @@
 //! installation are taken as they are written, and every command, flag, variable and
 //! default in the documents is one of the command line's.
 //!
-//! Needs PACELINE_TEST_REDIS_URL and PACELINE_TEST_AMQP_URL, as `scripts/test` sets them,
+//! Needs the servers that `scripts/test` starts (PACELINE_TEST_DATABASE_URL and the others),
 //! and starts a Postgres of its own.
 #![expect(
     clippy::panic,
