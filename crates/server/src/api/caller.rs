@@ -94,11 +94,11 @@ impl Caller {
         };
         let reads = self.place.is_some() || matches!(self.among, Some(Among::Reads));
         let (work, place) = (work(service), self.place.clone());
-        let work = async move {
+        let work = Box::pin(async move {
             let done = work.await;
             drop((place, late));
             done
-        };
+        });
         match reads {
             true => while_wanted(work).await,
             false => to_its_end(work).await,
