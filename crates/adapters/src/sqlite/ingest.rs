@@ -393,6 +393,7 @@ mod tests {
     #[test]
     fn of_an_event_for_many_all_is_written_or_nothing() {
         let mut connection = with_subscribers(2 * FEW);
+        let subscribers = 2 * FEW as i64;
         let last = Uuid::from_u128(2 * FEW as u128);
         let refuses = format!(
             "create trigger refuses before insert on deliveries
@@ -404,7 +405,7 @@ mod tests {
         drop(tx);
         let rows = "select (select count(*) from events), (select count(*) from deliveries),
             (select count(*) from json_each(line_lengths()))";
-        let left = |connection: &Connection| -> [usize; 3] {
+        let left = |connection: &Connection| -> [i64; 3] {
             let left =
                 connection.query_row(rows, [], |row| Ok([row.get(0)?, row.get(1)?, row.get(2)?]));
             left.unwrap()
@@ -414,6 +415,6 @@ mod tests {
         let tx = connection.transaction().unwrap();
         accept_events(&tx, NOW, &[event()]).unwrap();
         tx.commit().unwrap();
-        assert_eq!(left(&connection), [1, 2 * FEW, 2 * FEW]);
+        assert_eq!(left(&connection), [1, subscribers, subscribers]);
     }
 }

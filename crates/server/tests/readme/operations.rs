@@ -159,7 +159,7 @@ fn seals_anew(site: &mut Installation, file: &str) {
     let said = site.run(&seal);
     assert!(said.contains(&format!("anew under {new}")), "{said}");
     site.run(&take_away);
-    assert_eq!(ring(site, file), [new.clone()]);
+    assert_eq!(ring(site, file), std::slice::from_ref(new));
     // It does not start where a secret is left under another key.
     site.start_with_other_keys();
     let signed = site.event_for("shop");
