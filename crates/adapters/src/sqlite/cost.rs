@@ -325,7 +325,7 @@ fn cost_of_lists(count: u32) -> i32 {
     };
     let found = found_attempts::page(&tx, NOW, tenant, (&filter, None), 10).unwrap();
     assert_eq!(found.attempts.len(), 10);
-    let nobody = TenantId(Uuid::from_u128(1));
+    let nobody = TenantId(Uuid::from_u128(2));
     let all = AttemptFilter::default();
     found_attempts::page(&tx, NOW, nobody, (&all, None), 10).unwrap();
     for of in [None, Some(tenant)] {
