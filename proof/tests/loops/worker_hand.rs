@@ -5,6 +5,7 @@ use std::time::Duration;
 use domain::ids::AttemptId;
 use engine::ports::{QueueError, Settlement};
 use engine::worker::WorkerOptions;
+use tokio::time::Instant;
 
 use crate::support::{
     Event, FOREVER, World, destination, in_slot, ms, pass, permit, permit_of, settle,
@@ -128,6 +129,46 @@ async fn one_that_is_not_dialled_in_time_holds_up_no_other_of_its_message() {
     assert_eq!(world.journal.released(), [], "it still may be dialled");
     pass(Duration::from_secs(2)).await;
     assert_eq!(world.journal.released(), [permits[1]]);
+}
+
+/// So the drain ends with what it waits for, and not with its time.
+#[tokio::test(start_paused = true)]
+async fn what_is_dialled_late_is_sent_and_a_worker_that_ends_waits_for_it() {
+    let world = World::new();
+    let worker = world.worker().await;
+    world.sender.prepare.takes(ms(300));
+    world.store.claim.takes(ms(50));
+    let tag = world.queue.delivers(&[permit(1)]);
+    pass(ms(260)).await;
+    assert_eq!(world.journal.settled(), [(tag, Settlement::Done)]);
+    pass(ms(60)).await;
+    let began = Instant::now();
+    world.shutdown.cancel();
+    worker.await.unwrap();
+    assert!(began.elapsed() < ms(100), "{:?}", began.elapsed());
+    assert_eq!(world.journal.sent(), [AttemptId(1)]);
+    assert_eq!(world.journal.released(), []);
+    assert_eq!(world.journal.only_outcome().attempt, AttemptId(1));
+}
+
+/// One that answers is not turned away for want of leave: its messages wait.
+#[tokio::test(start_paused = true)]
+async fn who_answers_keeps_its_message_where_too_many_wait_for_dials() {
+    let world = World::new();
+    let _worker = world.worker().await;
+    answered_once(&world, 1).await;
+    world.sender.never_reaches(destination(1));
+    for group in 0..2 {
+        let permits: Vec<_> = (0..16).map(|n| permit(group * 16 + n)).collect();
+        world.queue.delivers(&permits);
+    }
+    pass(ms(300)).await;
+    assert_eq!(world.journal.released(), []);
+    // Half of the leaves are one destination's.
+    assert_eq!(world.journal.settled().len(), 1 + 1);
+    pass(Duration::from_secs(2)).await;
+    assert_eq!(world.journal.released().len(), 32);
+    assert_eq!(world.journal.settled().len(), 1 + 2);
 }
 
 /// It answered before, has a permit in each message, and keeps none of them.

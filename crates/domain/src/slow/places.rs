@@ -10,6 +10,10 @@ pub const STILL: Duration = Duration::from_millis(250);
 /// permit for each place, so all of them get one while common receivers answer.
 pub const LINE: Duration = Duration::from_secs(1);
 
+/// One destination may have half of them, and that is a full message: as many as are dialled
+/// at once for one that nobody has dialled.
+const LEAST_DIALS: u32 = 32;
+
 /// How many of a worker's places those that hang may have: half. What takes five
 /// seconds and more counts among them, so an autoscaler whose receivers are slow has
 /// to reckon with these alone.
@@ -67,8 +71,16 @@ impl Shares {
             doubtful: places - places / 4,
             hung,
             aside: places / 4,
-            dials: places,
-            dials_of_new: if places < 32 { 8 } else { places / 4 },
+            dials: if places < LEAST_DIALS {
+                LEAST_DIALS
+            } else {
+                places
+            },
+            dials_of_new: if places / 4 < LEAST_DIALS {
+                LEAST_DIALS
+            } else {
+                places / 4
+            },
             worth_a_call: if hung < 4 { 1 } else { hung / 4 },
         }
     }
@@ -83,7 +95,9 @@ mod tests {
         let of_32 = Shares::of(32);
         assert_eq!((of_32.hung, of_32.doubtful, of_32.aside), (16, 24, 8));
         assert_eq!(of_32.worth_a_call, 4);
-        assert_eq!((of_32.dials, of_32.dials_of_new), (32, 8));
+        assert_eq!((of_32.dials, of_32.dials_of_new), (32, 32));
+        let of_many = Shares::of(2_048);
+        assert_eq!((of_many.dials, of_many.dials_of_new), (2_048, 512));
         assert_eq!(Shares::of(1).worth_a_call, 1);
     }
 

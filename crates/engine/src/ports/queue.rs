@@ -79,7 +79,7 @@ pub struct DeliveryTag {
 /// How a message ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Settlement {
-    /// The store knows of every permit in it.
+    /// The store knows of every permit in it, but for those that wait for a dial.
     Done,
     /// Not begun; another worker may have it.
     Requeue,

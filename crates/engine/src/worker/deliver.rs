@@ -28,13 +28,12 @@ use crate::ports::{
 };
 use crate::store_clock::SharedClock;
 use crate::wake::wake_freed;
-use crate::worker::apart::Leave;
 use crate::worker::batch::{self, Batch};
 use crate::worker::claims::{Claimed, Claims};
 use crate::worker::hand::InHand;
 use crate::worker::heard::heard;
 use crate::worker::not_done::NotDone;
-use crate::worker::places::{Asking, NoPlace, Place, Places};
+use crate::worker::places::{Asking, NoPlace, Place, Places, Waits};
 use crate::worker::promptness::Promptness;
 use crate::worker::records::Records;
 use crate::worker::room::{BatchRoom, Room};
@@ -222,7 +221,7 @@ impl Deliverer {
         let asking = Asking {
             destination: permit.destination,
             standing: self.places.standing(permit.destination),
-            tag: in_hand.tag(),
+            tag: Some(in_hand.tag()),
         };
         let place = match asking.standing.takes_its_place_first() {
             true => {
@@ -231,7 +230,11 @@ impl Deliverer {
             }
             false => None,
         };
-        let (connection, _leave) = self.connect(in_hand, addressee, asking).await?;
+        let connection = self.connect(in_hand, addressee, asking).await?;
+        let asking = Asking {
+            tag: (!in_hand.has_left_its_message()).then(|| in_hand.tag()),
+            ..asking
+        };
         let asked_for_at = permit.not_before - self.head_start();
         self.clock.reach(asked_for_at).await;
         // A place is not kept for what has no room.
@@ -265,25 +268,25 @@ impl Deliverer {
     /// nothing of the receiver yet: the dial goes on (see [`Sender::prepare`]), and the
     /// permit goes back unused; where nobody can be reached, once its time is over.
     ///
-    /// A message waits for it for a moment only. Who then waits apart from it does so with
-    /// leave, until there is a place as well.
+    /// A message waits for it for a moment only; but where nobody can be reached, those
+    /// that answer keep the hand: whatever else came would be no better off.
     async fn connect(
         &self,
         in_hand: &InHand,
         addressee: &Addressee,
         asking: Asking,
-    ) -> Result<(Connection, Option<Leave>), NoPlace> {
+    ) -> Result<Connection, NoPlace> {
         let permit = &in_hand.permit;
         let patience = self.clock.until(permit.deadline).saturating_sub(CLAIM_TIME);
         let patience = patience.max(CLAIM_TIME);
         let began = Instant::now();
         let mut dial = pin!(timeout(patience, self.prepare(addressee)));
-        let mut leave = None;
         let dialled = match timeout(asking.standing.dial_grace(), &mut dial).await {
             Ok(dialled) => dialled,
             Err(_elapsed) => {
-                leave = self.places.waits_apart(asking)?;
-                in_hand.leaves_its_message();
+                if let Waits::Apart(leave) = self.places.waits_apart(asking)? {
+                    in_hand.leaves_its_message(leave);
+                }
                 dial.await
             }
         };
@@ -292,19 +295,20 @@ impl Deliverer {
         if matches!(ready, Err(SendError::NoWay(_))) {
             // All the others are no better off: a permit that went back at once would only
             // be admitted again.
-            let _seat = match asking.standing.is_known_to_answer() {
-                true => None,
-                false => Some(self.places.sit(asking)?),
+            let needs_a_seat =
+                !asking.standing.is_known_to_answer() && !in_hand.has_left_its_message();
+            let _seat = match needs_a_seat {
+                true => self.places.sit(asking)?,
+                false => None,
             };
             sleep_until(began + patience).await;
             return Err(NoPlace::TurnedAway);
         }
-        let connection = Connection {
+        Ok(Connection {
             ready,
             token,
             took: began.elapsed(),
-        };
-        Ok((connection, leave))
+        })
     }
 
     /// A token, where one lets requests in, and then a connection: without the one there

@@ -2,12 +2,12 @@
 //! permits that wait for longer than a message is kept in hand.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use domain::permit::Permit;
 use tokio::sync::Notify;
 
+use super::apart::Leave;
 use crate::ports::{Delivery, DeliveryTag, Settlement};
 
 /// The messages in hand. Clones share them.
@@ -48,8 +48,8 @@ pub(super) struct InHand {
     tag: DeliveryTag,
     hand: Hand,
     known: bool,
-    /// Its message does not wait for it.
-    alone: AtomicBool,
+    /// Its message does not wait for it; with what leave, where it takes one.
+    alone: OnceLock<Option<Leave>>,
 }
 
 impl Hand {
@@ -68,7 +68,7 @@ impl Hand {
                 tag: delivery.tag,
                 hand: self.clone(),
                 known: false,
-                alone: AtomicBool::new(false),
+                alone: OnceLock::new(),
             })
             .collect()
     }
@@ -178,11 +178,16 @@ impl InHand {
     }
 
     /// From now on its message waits for the others in it only. If it is not begun it goes
-    /// back to the store, and if this process dies, at its deadline.
-    pub(super) fn leaves_its_message(&self) {
-        if !self.alone.swap(true, Ordering::Relaxed) {
+    /// back to the store, and if this process dies, at its deadline. The leave is its own as
+    /// long as it is in hand.
+    pub(super) fn leaves_its_message(&self, leave: Option<Leave>) {
+        if self.alone.set(leave).is_ok() {
             self.hand.left(self.tag);
         }
+    }
+
+    pub(super) fn has_left_its_message(&self) -> bool {
+        self.alone.get().is_some()
     }
 
     /// The store knows of this permit, or it is past its deadline.
@@ -194,7 +199,7 @@ impl InHand {
 impl Drop for InHand {
     fn drop(&mut self) {
         let unbegun = (!self.known).then_some(self.permit);
-        match *self.alone.get_mut() {
+        match self.has_left_its_message() {
             true => self.hand.ended_alone(unbegun),
             false => self.hand.ended(self.tag, unbegun),
         }

@@ -78,8 +78,22 @@ struct Taken {
 pub(super) struct Asking {
     pub(super) destination: DestinationId,
     pub(super) standing: Standing,
-    /// The message that is kept in hand meanwhile.
-    pub(super) tag: DeliveryTag,
+    /// The message that is kept in hand meanwhile; none where it has left its own.
+    pub(super) tag: Option<DeliveryTag>,
+}
+
+/// How one waits for its connection.
+pub(super) enum Waits {
+    /// With its message.
+    InHand,
+    /// Without; with this leave, where it takes one.
+    Apart(Option<Leave>),
+}
+
+impl Waits {
+    const fn with(leave: Leave) -> Self {
+        Self::Apart(Some(leave))
+    }
 }
 
 /// There is no place for it.
@@ -212,28 +226,31 @@ impl Places {
         records.get(&destination).is_none_or(Record::is_alone)
     }
 
-    /// A seat, for one that keeps the hand waiting.
-    pub(super) fn sit(&self, asking: Asking) -> Result<Seat, NoPlace> {
+    /// A seat, for one that keeps the hand waiting; who has left its message needs none.
+    pub(super) fn sit(&self, asking: Asking) -> Result<Option<Seat>, NoPlace> {
         let [prompt, new, hung] = &self.benches;
         let bench = match asking.standing {
             Standing::Prompt => prompt,
             Standing::New => new,
             Standing::Hung => hung,
         };
-        bench.sit(asking.tag).ok_or(NoPlace::TurnedAway)
+        let Some(tag) = asking.tag else {
+            return Ok(None);
+        };
+        bench.sit(tag).map(Some).ok_or(NoPlace::TurnedAway)
     }
 
-    /// Leave to wait for a connection apart from the message, for one that has no place
-    /// yet: those that hang have theirs first, and are no more than have.
-    pub(super) fn waits_apart(&self, asking: Asking) -> Result<Option<Leave>, NoPlace> {
+    /// Whether one waits for its connection apart from its message: with leave, but for
+    /// those that hang, which have places first and are no more than have. Where there is no
+    /// leave, one that answers goes on keeping its message, since it would be back at once.
+    pub(super) fn waits_apart(&self, asking: Asking) -> Result<Waits, NoPlace> {
         let [prompt, new] = &self.apart;
-        let apart = match asking.standing {
-            Standing::Prompt => prompt,
-            Standing::New => new,
-            Standing::Hung => return Ok(None),
-        };
-        let leave = apart.go(asking.destination);
-        leave.map(Some).ok_or(NoPlace::TurnedAway)
+        let go = |apart: &Arc<Apart>| apart.go(asking.destination);
+        match asking.standing {
+            Standing::Prompt => Ok(go(prompt).map_or(Waits::InHand, Waits::with)),
+            Standing::New => go(new).map(Waits::with).ok_or(NoPlace::TurnedAway),
+            Standing::Hung => Ok(Waits::Apart(None)),
+        }
     }
 
     /// When to look again at one that was turned away.
@@ -366,10 +383,10 @@ mod tests {
         Asking {
             destination: destination(number.into()),
             standing,
-            tag: DeliveryTag {
+            tag: Some(DeliveryTag {
                 connection: 1,
                 number,
-            },
+            }),
         }
     }
 
