@@ -58,7 +58,7 @@ impl Installation {
             ("PACELINE_ALLOW_NETWORKS", "localhost:*".to_owned()),
             ("PACELINE_LOG", "warn".to_owned()),
             // A request that is not answered is under way as long as a test looks.
-            ("PACELINE_REQUEST_TIMEOUT", "120s".to_owned()),
+            ("PACELINE_REQUEST_TIMEOUT", "30s".to_owned()),
             ("PACELINE_URL", format!("http://{api}")),
         ];
         let folder = tempfile::tempdir().unwrap();
