@@ -94,7 +94,6 @@ macro_rules! on_locks {
 on_locks! {
     neighbours::reads_that_hang_hold_up_no_events_and_no_sign_in
     neighbours::reports_are_bounded_and_end_with_their_client
-    neighbours::a_read_whose_reader_has_left_ends_with_its_statement
 }
 
 macro_rules! on_both {

@@ -152,58 +152,6 @@ pub(crate) async fn reports_are_bounded_and_end_with_their_client(world: &World)
     assert_eq!(timeout(SOON * 5, answers).await.unwrap(), 200);
 }
 
-/// Of a page and of the API, which nobody waits for: the server ends what it has begun within
-/// the 5 s that each statement has, and then their places are free.
-pub(crate) async fn a_read_whose_reader_has_left_ends_with_its_statement(world: &World) {
-    let goes_on = "alter table event_types rename to kept_types;
-        create view event_types as
-        select * from kept_types where (select true from pg_sleep(3600))";
-    world.sql(goes_on, "").await;
-    let key = format!("key={}", world.ours.key);
-    let entered = world.page("", "/dashboard/sign-in", Some(&key)).await;
-    // Of two tenants: one alone has no more of few connections than are left.
-    let reads_types = |(path, key): (&str, &str)| {
-        let request = Request::get(path)
-            .header("authorization", format!("Bearer {key}"))
-            .header("cookie", &entered.cookie)
-            .header("host", "localhost")
-            .body(Body::empty())
-            .unwrap();
-        tokio::spawn(world.router().oneshot(request))
-    };
-    let user = world.user().await;
-    let under_way = async || -> i64 {
-        let statements = "select count(*) from pg_stat_activity
-            where datname = current_database() and state = 'active'
-                and query like '-- event_types%'";
-        let count = sqlx::query_scalar(statements).fetch_one(&user);
-        count.await.unwrap()
-    };
-    let api = ("/v1/event-types", world.theirs.key.as_str());
-    let page = ("/dashboard/event-types", world.ours.key.as_str());
-    let readers = [api, page].map(reads_types);
-    let both = async {
-        while under_way().await < 2 {
-            tokio::task::yield_now().await;
-        }
-    };
-    if timeout(SOON * 2, both).await.is_err() {
-        panic!("{} of both are under way", under_way().await);
-    }
-    for reader in readers {
-        reader.abort();
-        assert!(reader.await.is_err_and(|ended| ended.is_cancelled()));
-    }
-    let ended = async {
-        while under_way().await > 0 {
-            tokio::task::yield_now().await;
-        }
-    };
-    let ended = timeout(Duration::from_secs(8), ended).await;
-    ended.expect("the server ends both");
-    assert_eq!(reads(world, &world.ours).await, 200);
-}
-
 /// The history of limits is kept, and shared locks are taken for each change.
 pub(crate) async fn changes_are_bounded_and_keep_nobody_else_from_any(world: &World) {
     const CALLS: usize = 400;
