@@ -172,8 +172,9 @@ impl World {
     }
 }
 
-/// Half of the places' turns for one destination of one tenant, and half for
-/// three hundred of another.
+/// Half of the places that a line forms for, for one destination of one tenant and for three
+/// hundred of another: of all, with the quarter more that is set aside for destinations with
+/// nothing in flight, of which the one is none, that is two fifths at the least.
 #[tokio::test(start_paused = true)]
 async fn a_small_tenant_has_its_share_beside_a_greedy_one() {
     for schedulers in [1, 3] {
@@ -186,7 +187,7 @@ async fn a_small_tenant_has_its_share_beside_a_greedy_one() {
         let (single, all) = world.requests_of(Duration::from_secs(8)).await;
         assert!(all >= 1_200, "the places are used: {all} of 1,280");
         let percent = single * 100 / all;
-        assert!((45..=55).contains(&percent), "{single} of {all}");
+        assert!((40..=55).contains(&percent), "{single} of {all}");
     }
 }
 
