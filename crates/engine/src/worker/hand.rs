@@ -113,15 +113,22 @@ impl Hand {
     fn left(&self, tag: DeliveryTag) {
         let mut state = self.state();
         state.alone += 1;
-        state.ended(tag, None);
+        let is_over = state.ended(tag, None);
         drop(state);
-        self.shared.settled.notify_one();
+        self.tell(is_over);
     }
 
     /// One of a message has ended.
     fn ended(&self, tag: DeliveryTag, unbegun: Option<Permit>) {
-        self.state().ended(tag, unbegun);
-        self.shared.settled.notify_one();
+        let is_over = self.state().ended(tag, unbegun);
+        self.tell(is_over);
+    }
+
+    /// Whoever settles is woken once for each message, and not for each of its permits.
+    fn tell(&self, is_over: bool) {
+        if is_over {
+            self.shared.settled.notify_one();
+        }
     }
 
     /// One that had left its message has ended.
@@ -150,17 +157,18 @@ impl State {
         self.open.is_empty() && self.alone == 0 && !self.has_settled()
     }
 
-    fn ended(&mut self, tag: DeliveryTag, unbegun: Option<Permit>) {
+    /// Whether it was the last of its message.
+    fn ended(&mut self, tag: DeliveryTag, unbegun: Option<Permit>) -> bool {
         let Some(message) = self.open.get_mut(&tag) else {
-            return;
+            return false;
         };
         message.left -= 1;
         message.unbegun.extend(unbegun);
         if message.left > 0 {
-            return;
+            return false;
         }
         let Some(message) = self.open.remove(&tag) else {
-            return;
+            return false;
         };
         if message.unbegun.len() == message.permits {
             self.settlements.push((tag, Settlement::Requeue));
@@ -168,6 +176,7 @@ impl State {
             self.settlements.push((tag, Settlement::Done));
             self.unbegun.extend(message.unbegun);
         }
+        true
     }
 }
 
