@@ -60,6 +60,11 @@ async fn a_pass_costs_the_same_whatever_was_deleted() {
     assert!(many <= few + few / 2, "{few}, then {many}");
 }
 
+const PERMITS_ARE_PAST: &str = "update attempts
+    set not_before = clock_timestamp() - interval '10 seconds',
+        deadline = clock_timestamp() - interval '9 seconds'
+    where state = 'admitted'";
+
 /// Somebody holds the table of keys: permits come back all the same.
 #[tokio::test]
 async fn a_part_that_cannot_go_on_stops_no_other() {
@@ -67,9 +72,7 @@ async fn a_part_that_cannot_go_on_stops_no_other() {
     let destination = database.destination(per_second(100)).await;
     database.accept(destination, 3).await;
     assert_eq!(database.permits(destination).await.len(), 3);
-    let past = "update attempts set not_before = clock_timestamp() - interval '10 seconds',
-        deadline = clock_timestamp() - interval '9 seconds' where state = 'admitted'";
-    database.sql(past).await;
+    database.sql(PERMITS_ARE_PAST).await;
     let mut user = database.user().await;
     let mut holding = user.begin().await.unwrap();
     let hold = "lock table idempotency_keys in access exclusive mode";
@@ -90,9 +93,7 @@ async fn a_pass_that_is_cut_short_says_whom_it_freed() {
     let destination = database.destination(per_second(100)).await;
     database.accept(destination, 1).await;
     assert_eq!(database.permits(destination).await.len(), 1);
-    let past = "update attempts set not_before = clock_timestamp() - interval '10 seconds',
-        deadline = clock_timestamp() - interval '9 seconds' where state = 'admitted'";
-    database.sql(past).await;
+    database.sql(PERMITS_ARE_PAST).await;
     let says = "create function goes_away() returns trigger language plpgsql as $$
         begin raise exception 'shutting down' using errcode = '57P01'; end $$";
     database.sql(says).await;
