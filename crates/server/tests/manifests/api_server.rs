@@ -287,6 +287,7 @@ fn object(body: &[u8]) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Secret",
         "metadata": { "name": secret.metadata.unwrap_or_default().name },
+        "type": secret.kind,
         "data": data.collect::<serde_json::Map<_, _>>(),
     })
 }
@@ -303,6 +304,8 @@ struct SentSecret {
     metadata: Option<SentMetadata>,
     #[prost(map = "string, bytes", tag = "2")]
     data: std::collections::HashMap<String, Vec<u8>>,
+    #[prost(string, tag = "3")]
+    kind: String,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
