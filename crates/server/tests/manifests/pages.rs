@@ -151,6 +151,49 @@ fn what_a_real_cluster_may_lack_is_left_out_and_nothing_else() {
     assert!(taken.iter().any(|step| step.contains("k8s/overlays/dev")));
 }
 
+const APPLY_DEV: &str = "kubectl apply -k k8s/overlays/dev";
+
+/// Another setting and another image, as in an upgrade, and then nothing.
+async fn changed_and_applied_again(shell: &Shell) {
+    for (change, path) in [
+        ("s/LOG=info/LOG=debug/", "base/settings.env"),
+        (
+            "s/newTag: 0.1.0/newTag: 0.1.1/",
+            "overlays/dev/kustomization.yaml",
+        ),
+    ] {
+        let before = shell.done(&format!("cat k8s/{path}")).await;
+        shell
+            .done(&format!("sed -i.old '{change}' k8s/{path}"))
+            .await;
+        assert_ne!(
+            shell.done(&format!("cat k8s/{path}")).await,
+            before,
+            "{path}"
+        );
+        let said = shell.done(APPLY_DEV).await;
+        assert!(
+            said.contains("deployment.apps/scheduler configured"),
+            "{said}"
+        );
+    }
+    let again = shell.done(APPLY_DEV).await;
+    assert!(
+        again.contains("deployment.apps/scheduler unchanged"),
+        "{again}"
+    );
+    assert!(!again.contains("created"), "{again}");
+}
+
+/// In front of ours, too.
+#[tokio::test]
+async fn an_installation_can_be_changed_and_applied_again() {
+    assert!(for_any_cluster().iter().any(|step| step == APPLY_DEV));
+    let shell = empty_cluster().await;
+    shell.done(APPLY_DEV).await;
+    changed_and_applied_again(&shell).await;
+}
+
 /// The same page, and the same end, where the API server is not ours.
 #[tokio::test]
 async fn every_step_of_the_readme_can_be_taken_on_a_real_cluster() {
@@ -169,6 +212,9 @@ async fn every_step_of_the_readme_can_be_taken_on_a_real_cluster() {
         shell.done(&step).await;
         if step.contains("apply -k") {
             shell.done(ESTABLISHED).await;
+        }
+        if step == APPLY_DEV {
+            changed_and_applied_again(&shell).await;
         }
     }
     no_namespace(&shell).await;
