@@ -1131,7 +1131,7 @@ async fn what_is_far_too_much_does_not_come_again(world: &World, guest: &Visitor
     many.extend(names.iter().map(|name| (name.as_str(), "")));
     let long = "<".repeat(20_000);
     let mut of_one = ENDPOINT.to_vec();
-    of_one.push(("name", &long));
+    of_one.push(("name", long.as_str()));
     for (form, says) in [
         (many, "A form has at most 256 fields"),
         (of_one, "name: must be at most 4096 bytes"),
