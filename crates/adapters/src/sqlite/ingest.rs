@@ -26,12 +26,12 @@ const KNOWN: &str = "
 
 const DESTINATION: &str = "
     -- accept_events: one destination
-    select state, max_age_ms from destinations
+    select state, coalesce(max_age_ms, tier_age_ms) from destinations
     where id = ?1 and tenant_id = ?2 and deleted_at is null";
 
 const SUBSCRIBERS: &str = "
     -- accept_events: who subscribes
-    select d.id, d.filter, d.max_age_ms from destinations d
+    select d.id, d.filter, coalesce(d.max_age_ms, d.tier_age_ms) from destinations d
     where d.tenant_id = ?1 and d.deleted_at is null and d.state <> 'disabled'
         and subscribes(d.event_types, ?2)
     order by d.id limit ?3";

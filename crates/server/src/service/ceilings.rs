@@ -1,12 +1,14 @@
 //! The ceiling of what a tenant sets: what is above it is asked for, and granted or not.
 
+use std::time::Duration;
+
 use domain::batch::{self, BatchSettings};
 use domain::ceiling::{Ceiling, Excess, LargerBatches, Setter};
 use domain::ids::{DestinationId, TenantId};
 use domain::policy::LimitSettings;
 use engine::ports::{
     DEFAULT_TENANT, Destination, LimitRequest, LimitRequestState, NewDestinationsRequest,
-    NewLimitRequest, OtherLimits,
+    NewLimitRequest, OtherLimits, RetryRules,
 };
 use uuid::Uuid;
 
@@ -23,6 +25,9 @@ pub const MAX_LIMIT_REQUESTS: u32 = 200;
 
 /// What to do about what is above a ceiling.
 const ASK: &str = "of the tenant's tier: ask for it with a limit request";
+
+/// Whose ceiling it is, where nobody is granted more.
+const OF_TIER: &str = "of the tenant's tier";
 
 /// Who sets what a tenant's keys and resources do. The first tenant is the installation's
 /// own, and so are they.
@@ -48,6 +53,12 @@ fn check_batches(ceiling: &Ceiling, batches: &BatchSettings) -> Result<(), Servi
         };
         ServiceError::invalid(field, format!("{excess} {ASK}"))
     })
+}
+
+/// The same of how old events may become, which nobody is granted more of.
+fn check_age(ceiling: &Ceiling, max_age: Option<Duration>) -> Result<(), ServiceError> {
+    (ceiling.check_age(max_age))
+        .map_err(|excess| ServiceError::invalid("max_age_ms", format!("{excess} {OF_TIER}")))
 }
 
 /// What a ceiling is of, in these limits. Where no shape is set it is the usual one, as a
@@ -115,9 +126,41 @@ impl Service {
         }
     }
 
-    /// Refuses batches that no new destination of the tenant may have.
-    pub async fn check_new_batches(&self, batches: &BatchSettings) -> Result<(), ServiceError> {
-        check_batches(&self.ceiling().await?, batches)
+    /// Refuses events that may become older than the destination's ceiling. The age that it
+    /// has stays.
+    pub async fn check_age_ceiling(
+        &self,
+        id: DestinationId,
+        max_age: Option<Duration>,
+    ) -> Result<(), ServiceError> {
+        let ceiling = self.catalog.destination(self.tenant, id).await?.ceiling;
+        let Err(refused) = check_age(&ceiling, max_age) else {
+            return Ok(());
+        };
+        match self.retry_rules(id).await?.max_age == max_age {
+            true => Ok(()),
+            false => Err(refused),
+        }
+    }
+
+    /// Refuses batches and an age that no new destination of the tenant may have.
+    pub async fn check_new_delivery(
+        &self,
+        (rules, batches): &(RetryRules, BatchSettings),
+    ) -> Result<(), ServiceError> {
+        let ceiling = self.ceiling().await?;
+        check_age(&ceiling, rules.max_age)?;
+        check_batches(&ceiling, batches)
+    }
+
+    /// Refuses those that the destination may not have.
+    pub async fn check_delivery(
+        &self,
+        id: DestinationId,
+        (rules, batches): &(RetryRules, BatchSettings),
+    ) -> Result<(), ServiceError> {
+        self.check_age_ceiling(id, rules.max_age).await?;
+        self.check_batch_ceiling(id, batches).await
     }
 
     /// What a new destination of the tenant may have.
