@@ -73,6 +73,46 @@ pub(crate) async fn batches_are_held_to_the_tiers_ceiling(world: &World) {
     assert_eq!(more.status, StatusCode::OK, "{more:?}");
 }
 
+/// By a customer's key, by an operator's and by a platform's; what is there stays until it is
+/// changed.
+pub(crate) async fn an_age_is_held_to_the_tiers_ceiling(world: &World) {
+    let ours = &world.ours;
+    let one = format!("/v1/destinations/{}", ours.destination);
+    let path = format!("{one}/retries");
+    let set = async |key: &str, most: u32| {
+        let body = json!({"max_age_ms": most});
+        let answer = world.call(Some(key), &Method::PUT, &path, Some(body));
+        answer.await
+    };
+    let before = set(&ours.key, 7_200_000).await;
+    assert_eq!(before.status, StatusCode::OK, "{before:?}");
+    let tier = bounded(world, json!({"ceiling": {"age_seconds": 3_600}})).await;
+    let shown = world.call(Some(&ours.key), &Method::GET, &one, None).await;
+    for answer in [&tier, &shown] {
+        assert_eq!(answer.json["ceiling"]["age_seconds"], 3_600, "{answer:?}");
+    }
+    let again = set(&ours.key, 7_200_000).await;
+    assert_eq!(again.status, StatusCode::OK, "{again:?}");
+    let words = "3600001 ms are above the ceiling of 3600000 ms of the tenant's tier";
+    for key in [ours.key.as_str(), ADMIN] {
+        refuses(&set(key, 3_600_001).await, "max_age_ms", words);
+        let below = set(key, 3_600_000).await;
+        assert_eq!(below.status, StatusCode::OK, "{below:?}");
+    }
+    let platform = world.key(ours, &[Scope::Platform]).await;
+    let more = Some(json!({"max_age_ms": 3_600_001}));
+    let acting = world.call_for((&platform, &ours.id), &Method::PUT, &path, more);
+    refuses(&acting.await, "max_age_ms", words);
+    for most in [0, 2_592_001] {
+        let refused = bounded(world, json!({"ceiling": {"age_seconds": most}})).await;
+        refuses(&refused, "ceiling.age_seconds", "must be 1 to 2592000");
+    }
+    let cleared = bounded(world, json!({"ceiling": {"age_seconds": null}})).await;
+    assert_eq!(cleared.json["ceiling"]["age_seconds"], Value::Null);
+    let more = set(&ours.key, 3_600_001).await;
+    assert_eq!(more.status, StatusCode::OK, "{more:?}");
+}
+
 /// By its own key, where the tier has no ceiling: once it is granted more, so much. Whoever
 /// acts for it or operates is not bounded by that.
 pub(crate) async fn a_tenant_sets_limits_up_to_what_its_tier_gives(world: &World) {

@@ -20,6 +20,7 @@ const CEILING: Ceiling = Ceiling {
     max_in_flight: Some(50),
     batch_events: None,
     batch_bytes: None,
+    age_seconds: None,
 };
 
 fn per_second(max: u32) -> LimitSettings {
