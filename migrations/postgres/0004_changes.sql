@@ -146,21 +146,25 @@ begin
 end;
 $$;
 
--- How old events of a destination may become by its tier. Locked against change like the
--- tier's limits: a change that we do not see would not see our destination either.
+-- How old events of a destination may become by its tier. Both rows are locked against
+-- change, like those of the tier's limits: a change that we do not see would not see our
+-- destination either. Locked first and read in a later statement: who has waited for a lock
+-- has a function's answer about the row of before.
 create function tier_age_of(d destinations) returns bigint
     language plpgsql volatile
 as $$
-declare
-    age bigint;
 begin
-    select c.age_seconds * 1000::bigint into age
-    from tenants n
-    join tiers t on t.name = n.tier
-    cross join lateral ceiling_of(d, t) c
-    where n.id = d.tenant_id
-    for share of n, t;
-    return age;
+    perform n.id from tenants n where n.id = d.tenant_id for share;
+    perform t.name from tiers t
+    where t.name = (select n.tier from tenants n where n.id = d.tenant_id)
+    for share;
+    return (
+        select c.age_seconds * 1000::bigint
+        from tenants n
+        join tiers t on t.name = n.tier
+        cross join lateral ceiling_of(d, t) c
+        where n.id = d.tenant_id
+    );
 end;
 $$;
 
