@@ -146,27 +146,30 @@ begin
 end;
 $$;
 
--- How old events of a destination may become by its tier. Both rows are locked against
--- change, like those of the tier's limits: a change that we do not see would not see our
--- destination either. Locked first and read in a later statement: who has waited for a lock
--- has a function's answer about the row of before.
-create function tier_age_of(d destinations) returns bigint
+-- Keeps a tenant's tier, and what that says, from changing until the end of the transaction.
+-- The answer is read in a later statement: of who has waited for a lock, a function in the
+-- same statement sees the row of before.
+create function lock_tier_of(of_tenant uuid) returns void
     language plpgsql volatile
 as $$
 begin
-    perform n.id from tenants n where n.id = d.tenant_id for share;
+    perform n.id from tenants n where n.id = of_tenant for share;
     perform t.name from tiers t
-    where t.name = (select n.tier from tenants n where n.id = d.tenant_id)
+    where t.name = (select n.tier from tenants n where n.id = of_tenant)
     for share;
-    return (
-        select c.age_seconds * 1000::bigint
-        from tenants n
-        join tiers t on t.name = n.tier
-        cross join lateral ceiling_of(d, t) c
-        where n.id = d.tenant_id
-    );
 end;
 $$;
+
+-- How old events of a destination may become by its tier.
+create function tier_age_of(d destinations) returns bigint
+    language sql volatile
+begin atomic
+    select c.age_seconds * 1000::bigint
+    from tenants n
+    join tiers t on t.name = n.tier
+    cross join lateral ceiling_of(d, t) c
+    where n.id = d.tenant_id;
+end;
 
 -- Refuses an age of a destination's own that is above it (Ceiling::check_age).
 create function check_age_ceiling(d destinations) returns void
@@ -332,6 +335,7 @@ begin
     end if;
     if old.tenant_id <> new.tenant_id or (old.deleted_at is not null and new.deleted_at is null)
     then
+        perform lock_tier_of(new.tenant_id);
         new.tier_age_ms := tier_age_of(new);
     end if;
     if row(old.tenant_id, old.max_age_ms) is distinct from row(new.tenant_id, new.max_age_ms) then
@@ -447,6 +451,8 @@ create function destinations_before_insert() returns trigger
     language plpgsql
 as $$
 begin
+    -- A change of the tier that we do not see would not see our destination either.
+    perform lock_tier_of(new.tenant_id);
     new.tier_age_ms := tier_age_of(new);
     perform check_age_ceiling(new);
     return new;
