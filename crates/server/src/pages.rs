@@ -34,6 +34,7 @@ mod attempt;
 mod attempts;
 mod audit;
 mod begun;
+mod bounds;
 mod cancel;
 mod change;
 mod chart;

@@ -1121,6 +1121,26 @@ async fn wrong_forms_come_again(world: &World, guest: &Visitor) {
         }
         assert!(!page.text.contains("hush"), "{}", page.text);
     }
+    what_is_far_too_much_does_not_come_again(world, guest).await;
+}
+
+/// One byte of it would be five on the page.
+async fn what_is_far_too_much_does_not_come_again(world: &World, guest: &Visitor) {
+    let names: Vec<String> = (0..2_000).map(|one| format!("a{one}")).collect();
+    let mut many = ENDPOINT.to_vec();
+    many.extend(names.iter().map(|name| (name.as_str(), "")));
+    let long = "<".repeat(20_000);
+    let mut of_one = ENDPOINT.to_vec();
+    of_one.push(("name", long.as_str()));
+    for (form, says) in [
+        (many, "A form has at most 256 fields"),
+        (of_one, "name: must be at most 4096 bytes"),
+    ] {
+        let page = world.post(guest, "/dashboard/destinations", &form).await;
+        assert_eq!(page.status, 422, "{}", page.text);
+        assert!(page.text.contains(says), "{}", page.text);
+        assert!(page.text.len() < 10_000, "{} bytes", page.text.len());
+    }
 }
 
 async fn all_of_it_is_changed(world: &World, (guest, key): (&Visitor, &str), id: &str) {
