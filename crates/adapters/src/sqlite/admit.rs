@@ -24,7 +24,7 @@ use super::limit_group::Groups;
 use super::lines;
 use super::response_times::spread;
 use super::rows::{
-    all, batch_settings, execute, first, maybe_time, settings, tier_settings, time, word,
+    Held, all, batch_settings, first, maybe_time, settings, tier_settings, time, word,
 };
 use super::usage::read_usage;
 
@@ -149,11 +149,12 @@ pub(super) fn admit_runs(
     let mut decided = round.decided.into_iter();
     let mut named = HashSet::new();
     let mut results = Vec::with_capacity(runs.len());
+    let mut writes = Writes::of(tx)?;
     for (run, read) in runs.iter().zip(read) {
         let is_first = named.insert(run.destination);
         let decided = read.and_then(|read| Some((read, decided.next()?)));
         results.push(match decided {
-            Some((read, decided)) => read.carry_out(tx, now, &decided)?,
+            Some((read, decided)) => read.carry_out(&mut writes, now, &decided)?,
             None if is_first => RunResult::Gone,
             None => RunResult::Skipped,
         });
@@ -163,6 +164,21 @@ pub(super) fn admit_runs(
         results,
         given: round.given,
     })
+}
+
+/// The statements by which runs write: one for each permit, and one for each run.
+struct Writes<'tx> {
+    mark: Held<'tx>,
+    remember: Held<'tx>,
+}
+
+impl<'tx> Writes<'tx> {
+    fn of(tx: &'tx Transaction<'tx>) -> Result<Self, Fault> {
+        Ok(Self {
+            mark: Held::of(tx, MARK_ADMITTED)?,
+            remember: Held::of(tx, REMEMBER)?,
+        })
+    }
 }
 
 /// A destination that a run decides about, and what is written of it.
@@ -229,14 +245,14 @@ impl Read {
     /// Marks the chosen attempts and remembers the look.
     fn carry_out(
         self,
-        tx: &Transaction<'_>,
+        writes: &mut Writes<'_>,
         now: Timestamp,
         decided: &Decided,
     ) -> Result<RunResult, Fault> {
         let decision = &decided.decision;
         for permit in &decided.permits {
             mark_admitted(
-                tx,
+                &mut writes.mark,
                 now,
                 permit,
                 (decided.is_coarse, decision.wakes(permit.number)),
@@ -254,7 +270,7 @@ impl Read {
             now.as_micros(),
             decided.next_look_at.map(Timestamp::as_micros),
         );
-        execute(tx, REMEMBER, row)?;
+        writes.remember.execute(row)?;
         let mut permits = self.republished;
         permits.extend(&decided.permits);
         Ok(RunResult::Decided {
@@ -357,7 +373,7 @@ pub(super) fn reading(
 }
 
 fn mark_admitted(
-    tx: &Transaction<'_>,
+    mark: &mut Held<'_>,
     now: Timestamp,
     permit: &Permit,
     (coarse, crowded): (bool, bool),
@@ -374,7 +390,7 @@ fn mark_admitted(
         now.as_micros(),
         by_response,
     );
-    execute(tx, MARK_ADMITTED, row)?;
+    mark.execute(row)?;
     Ok(())
 }
 

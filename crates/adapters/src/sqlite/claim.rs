@@ -18,7 +18,7 @@ use rusqlite::{Row, Transaction};
 use super::fault::Fault;
 use super::over;
 use super::record::record_outcomes;
-use super::rows::{execute, first, maybe_time, word};
+use super::rows::{Held, execute, first, maybe_time, word};
 use super::secrets;
 use crate::lost::no_event;
 use crate::stored_policy;
@@ -112,8 +112,9 @@ pub(super) fn claim_with(
         worker_lives: is_alive,
         head_start: by.head_start,
     };
+    let mut claiming = Claiming::of(tx)?;
     for permit in permits {
-        let Some(row) = Claimed::read(tx, permit)? else {
+        let Some(row) = Claimed::read(&mut claiming.row, permit)? else {
             answers.push(ClaimAnswer::Refused);
             continue;
         };
@@ -126,7 +127,7 @@ pub(super) fn claim_with(
             }
             Verdict::Early(left) => ClaimAnswer::Early(left),
             Verdict::Starts(at) => {
-                match row.start(tx, at, &worker, permit)? {
+                match row.start(&mut claiming, at, &worker, permit)? {
                     Some(start) => {
                         let members = carry(permit, &worker, &start)?;
                         ClaimAnswer::Started(Start { members, ..start })
@@ -151,6 +152,23 @@ pub(super) fn claim_with(
     })
 }
 
+/// The statements that each start takes.
+struct Claiming<'tx> {
+    row: Held<'tx>,
+    start: Held<'tx>,
+    event: Held<'tx>,
+}
+
+impl<'tx> Claiming<'tx> {
+    fn of(tx: &'tx Transaction<'tx>) -> Result<Self, Fault> {
+        Ok(Self {
+            row: Held::of(tx, ROW)?,
+            start: Held::of(tx, START)?,
+            event: Held::of(tx, EVENT)?,
+        })
+    }
+}
+
 /// The row of an attempt that is claimed.
 struct Claimed {
     row: verdict::Row,
@@ -161,8 +179,8 @@ struct Claimed {
 }
 
 impl Claimed {
-    fn read(tx: &Transaction<'_>, permit: &Permit) -> Result<Option<Self>, Fault> {
-        first(tx, ROW, [permit.attempt.0], |row| {
+    fn read(of: &mut Held<'_>, permit: &Permit) -> Result<Option<Self>, Fault> {
+        of.first([permit.attempt.0], |row| {
             Ok(Self {
                 row: verdict::Row {
                     state: word(row, 11, ("attempts", "state"))?,
@@ -183,7 +201,7 @@ impl Claimed {
     /// `None` if its event is not there.
     fn start(
         self,
-        tx: &Transaction<'_>,
+        by: &mut Claiming<'_>,
         claimed_at: Timestamp,
         worker: &str,
         permit: &Permit,
@@ -192,8 +210,8 @@ impl Claimed {
         let deadline = (self.row.permit).map_or(claimed_at, |own| own.deadline);
         let latest = latest_start(claimed_at, deadline).as_micros();
         let start = (permit.attempt.0, claimed_at.as_micros(), worker, latest);
-        execute(tx, START, start)?;
-        let event = first(tx, EVENT, [self.event.to_string()], |row| {
+        by.start.execute(start)?;
+        let event = by.event.first([self.event.to_string()], |row| {
             let trace: Option<String> = row.get(2)?;
             let payload = Bytes::from(row.get::<_, Vec<u8>>(1)?);
             Ok((row.get(0)?, payload, trace))
@@ -258,11 +276,12 @@ pub(super) fn report_sends(
     sends: &[SendReport],
 ) -> Result<(), Fault> {
     let worker = worker.to_string();
+    let mut note = Held::of(tx, SENT)?;
     for sent in sends {
         let (id, number) = (sent.attempt.0, sent.number.0);
         let destination = sent.destination.to_string();
         let row = (id, number, &worker, destination, micros(sent.sent_after));
-        execute(tx, SENT, row)?;
+        note.execute(row)?;
     }
     Ok(())
 }
@@ -305,8 +324,9 @@ pub(super) fn targets(
     destinations: &[DestinationId],
 ) -> Result<Vec<Target>, Fault> {
     let mut targets = Vec::with_capacity(destinations.len());
+    let mut read = Held::of(tx, TARGET)?;
     for destination in destinations {
-        let target = first(tx, TARGET, [destination.to_string()], |row| {
+        let target = read.first([destination.to_string()], |row| {
             Ok(Target {
                 destination: *destination,
                 epoch: Epoch(row.get(0)?),

@@ -11,7 +11,7 @@ use engine::ports::{Outcome, TOO_OLD};
 use rusqlite::{Params, Transaction};
 
 use super::fault::Fault;
-use super::rows::execute;
+use super::rows::{Held, execute};
 
 /// What it was made with, and when it had its last permit. The trigger that revokes permits
 /// (`limit_changes_insert`) says the same.
@@ -96,32 +96,50 @@ const TALLY: &str = "
     insert into dead_letter_tallies (destination_id, tenant_id)
     select destination_id, tenant_id from ledger where id = ?1";
 
-/// Moves one, by a statement that says of what state it may be and whether it becomes a
-/// dead letter. Whether it was of that state.
-fn moved(
-    tx: &Transaction<'_>,
-    (id, dead_letter): (i64, bool),
-    sql: &str,
-    params: impl Params,
-) -> Result<bool, Fault> {
-    let written = execute(tx, sql, params)? > 0;
-    if written {
-        execute(tx, GONE, [id])?;
+/// Moves what is over from one table to the other, as one statement says: of what state it
+/// may be, and what is written.
+pub(super) struct Moves<'tx> {
+    tx: &'tx Transaction<'tx>,
+    written: Held<'tx>,
+    gone: Held<'tx>,
+}
+
+impl<'tx> Moves<'tx> {
+    /// By the outcomes of [`end`].
+    pub(super) fn by_outcomes(tx: &'tx Transaction<'tx>) -> Result<Self, Fault> {
+        Self::by(tx, &ENDED)
     }
-    if written && dead_letter {
-        execute(tx, TALLY, [id])?;
+
+    fn by(tx: &'tx Transaction<'tx>, sql: &str) -> Result<Self, Fault> {
+        Ok(Self {
+            tx,
+            written: Held::of(tx, sql)?,
+            gone: Held::of(tx, GONE)?,
+        })
     }
-    Ok(written)
+
+    /// Moves one, which becomes a dead letter or not. Whether it was of that state.
+    fn one(&mut self, (id, dead_letter): (i64, bool), params: impl Params) -> Result<bool, Fault> {
+        let written = self.written.execute(params)? > 0;
+        if written {
+            self.gone.execute([id])?;
+        }
+        if written && dead_letter {
+            execute(self.tx, TALLY, [id])?;
+        }
+        Ok(written)
+    }
 }
 
 /// Cancels what has not started. Whether it had not.
 pub(super) fn cancel(tx: &Transaction<'_>, id: AttemptId) -> Result<bool, Fault> {
-    moved(tx, (id.0, false), &CANCELLED, [id.0])
+    Moves::by(tx, &CANCELLED)?.one((id.0, false), [id.0])
 }
 
 /// Ends what waits and is too old.
 pub(super) fn expire(tx: &Transaction<'_>, now: Timestamp, id: AttemptId) -> Result<(), Fault> {
-    moved(tx, (id.0, true), &EXPIRED, (id.0, now.as_micros(), TOO_OLD))?;
+    let expired = (id.0, now.as_micros(), TOO_OLD);
+    Moves::by(tx, &EXPIRED)?.one((id.0, true), expired)?;
     Ok(())
 }
 
@@ -134,13 +152,13 @@ pub(super) fn give_up(
     longest: Duration,
 ) -> Result<(), Fault> {
     let given_up = (id, micros(longest), dead_letter, error);
-    moved(tx, (id, dead_letter), &UNKNOWN, given_up)?;
+    Moves::by(tx, &UNKNOWN)?.one((id, dead_letter), given_up)?;
     Ok(())
 }
 
 /// Ends what is under way, or completes what was unknown.
 pub(super) fn end(
-    tx: &Transaction<'_>,
+    moves: &mut Moves<'_>,
     outcome: &Outcome,
     next: &FollowUp,
     arrived_by: Timestamp,
@@ -164,7 +182,7 @@ pub(super) fn end(
         outcome.response_headers.as_text(),
         dead_letter,
     );
-    if moved(tx, (id, dead_letter), &ENDED, ended)? {
+    if moves.one((id, dead_letter), ended)? {
         return Ok(());
     }
     let learned = (
@@ -178,6 +196,6 @@ pub(super) fn end(
         outcome.response_headers.as_text(),
         dead_letter,
     );
-    execute(tx, LEARNED, learned)?;
+    execute(moves.tx, LEARNED, learned)?;
     Ok(())
 }

@@ -11,8 +11,8 @@ use rusqlite::{Row, Transaction};
 use super::buckets::Buckets;
 use super::fault::Fault;
 use super::health::{self, Seen};
-use super::over;
-use super::rows::{all, execute, first, time, word};
+use super::over::{self, Moves};
+use super::rows::{Held, all, execute, first, time, word};
 use super::smart::{self, Samples};
 
 const STARTED: &str = "
@@ -67,22 +67,23 @@ pub(super) fn record_outcomes(
     let mut buckets = Buckets::default();
     let mut ended = Vec::new();
     let mut once = HashSet::new();
+    let mut started = Held::of(tx, STARTED)?;
     for outcome in outcomes
         .iter()
         .filter(|outcome| once.insert(outcome.attempt))
     {
-        if let Some(row) = Started::read(tx, &worker, outcome)? {
+        if let Some(row) = Started::read((tx, &mut started), &worker, outcome)? {
             ended.push((outcome, row));
         }
     }
     let judged = health::judge(tx, now, &seen(&ended))?;
     smart::judge(tx, now, &samples(&ended), &judged.health)?;
-    let mut called_off = Vec::new();
+    let (mut called_off, mut moves) = (Vec::new(), Moves::by_outcomes(tx)?);
     for (outcome, row) in &ended {
         let health = judged.health.get(&outcome.destination);
         let next = follow_up(outcome, &row.start, now, health);
         let arrived_by = row.start.claimed_at + outcome.arrives_within();
-        over::end(tx, outcome, &next, arrived_by)?;
+        over::end(&mut moves, outcome, &next, arrived_by)?;
         if row.to_fold {
             buckets.add(&row.event.destination, next.started_at);
         }
@@ -190,7 +191,11 @@ struct Started {
 }
 
 impl Started {
-    fn read(tx: &Transaction<'_>, worker: &str, outcome: &Outcome) -> Result<Option<Self>, Fault> {
+    fn read(
+        (tx, started): (&Transaction<'_>, &mut Held<'_>),
+        worker: &str,
+        outcome: &Outcome,
+    ) -> Result<Option<Self>, Fault> {
         let destination = outcome.destination.to_string();
         let (id, number) = (outcome.attempt.0, outcome.number.0);
         let key = (id, number, worker, &destination);
@@ -220,7 +225,7 @@ impl Started {
                 smart: row.get(12)?,
             })
         };
-        match first(tx, STARTED, key, read)? {
+        match started.first(key, read)? {
             Some(started) => Ok(Some(started)),
             None => first(tx, UNKNOWN, key, read),
         }
