@@ -194,7 +194,7 @@ fn nothing_that_a_delivery_takes_makes_a_table() {
         &[admit::REMEMBER],
         &claim::MEASURED,
         &record::MEASURED,
-        &[over::ended(), over::GONE],
+        &[ingest::insert_one(), over::ended(), over::GONE],
     ]
     .concat();
     let tables = |sql: &str| {
