@@ -60,19 +60,40 @@ static UNKNOWN: LazyLock<String> = LazyLock::new(|| {
     )
 });
 
-static ENDED: LazyLock<String> = LazyLock::new(|| {
-    moving(
-        "
+const OUTCOME: &str = "
     -- over: its outcome
     insert into ledger (
         {kept}, {started}, folded, state, started_at, finished_at, counted_at, status, error,
         response_body, response_headers, dead_letter
     )
-    select {kept}, {started}, coarse, ?2, ?3, ?4, iif(by_response, ?5, null), ?6, ?7, ?8, ?9,
-        ?10
-    from deliveries where id = ?1 and state = 'started'",
-    )
+    select {kept}, {started}, coarse, ?2, {sent_at}, {ended_at},
+        iif(by_response, {arrived_by}, null), ?6, ?7, ?8, ?9, ?10
+    from deliveries where id = ?1 and state = 'started'";
+
+/// The same by three times, as they are given or by what the row says.
+fn outcome(sent_at: &str, ended_at: &str, arrived_by: &str) -> String {
+    let text = OUTCOME.replace("{sent_at}", sent_at);
+    let text = text.replace("{ended_at}", ended_at);
+    moving(&text.replace("{arrived_by}", arrived_by))
+}
+
+static ENDED: LazyLock<String> = LazyLock::new(|| outcome("?3", "?4", "?5"));
+
+/// What nothing follows from is not read first: nobody is woken, no coarse limit counts it,
+/// and nothing is remembered of its destination. Its times are what
+/// [`domain::attempt::follow_up::follow_up`] would say.
+static ENDED_PLAINLY: LazyLock<String> = LazyLock::new(|| {
+    let sent_at = "min(started_at, claimed_at + ?3)";
+    outcome(sent_at, &format!("{sent_at} + ?4"), "claimed_at + ?5") + IF_PLAIN
 });
+
+const IF_PLAIN: &str = "
+        and permit = ?11 and worker_id = ?12 and destination_id = ?13
+        and coarse = 0 and crowded = 0
+        and not exists (select 1 from health h where h.destination_id = deliveries.destination_id)
+        and not exists (
+            select 1 from smart_limits s where s.destination_id = deliveries.destination_id
+        )";
 
 const LEARNED: &str = "
     -- over: the outcome of one that was unknown until now
@@ -85,10 +106,10 @@ pub(super) const GONE: &str = "
     -- over: it is not owed any more
     delete from deliveries where id = ?1";
 
-/// The statement that an outcome takes, for the test of what it costs.
+/// The statements of which an outcome takes one, for the test of what they cost.
 #[cfg(test)]
-pub(super) fn ended() -> &'static str {
-    &ENDED
+pub(super) fn ended() -> [&'static str; 2] {
+    [&ENDED_PLAINLY, &ENDED]
 }
 
 const TALLY: &str = "
@@ -108,6 +129,11 @@ impl<'tx> Moves<'tx> {
     /// By the outcomes of [`end`].
     pub(super) fn by_outcomes(tx: &'tx Transaction<'tx>) -> Result<Self, Fault> {
         Self::by(tx, &ENDED)
+    }
+
+    /// By those of [`end_plainly`].
+    pub(super) fn by_plain_outcomes(tx: &'tx Transaction<'tx>) -> Result<Self, Fault> {
+        Self::by(tx, &ENDED_PLAINLY)
     }
 
     fn by(tx: &'tx Transaction<'tx>, sql: &str) -> Result<Self, Fault> {
@@ -156,6 +182,36 @@ pub(super) fn give_up(
     Ok(())
 }
 
+/// Ends what this worker has under way by an outcome that is plain, if nothing follows from
+/// it. Whether that was so.
+pub(super) fn end_plainly(
+    moves: &mut Moves<'_>,
+    worker: &str,
+    outcome: &Outcome,
+) -> Result<bool, Fault> {
+    let ended = (
+        outcome.attempt.0,
+        outcome.kind.state().as_str(),
+        micros(outcome.sent_after),
+        micros(outcome.elapsed),
+        micros(outcome.arrives_within()),
+        outcome.status,
+        outcome.error.as_deref(),
+        body(outcome),
+        outcome.response_headers.as_text(),
+        false,
+        outcome.number.0,
+        worker,
+        outcome.destination.to_string(),
+    );
+    moves.one((outcome.attempt.0, false), ended)
+}
+
+/// The beginning of the response, if there is any.
+fn body(outcome: &Outcome) -> Option<&[u8]> {
+    (!outcome.response_body.is_empty()).then_some(&outcome.response_body[..])
+}
+
 /// Ends what is under way, or completes what was unknown.
 pub(super) fn end(
     moves: &mut Moves<'_>,
@@ -166,7 +222,7 @@ pub(super) fn end(
     let id = outcome.attempt.0;
     let state = outcome.kind.state().as_str();
     let (started_at, finished_at) = (next.started_at.as_micros(), next.finished_at.as_micros());
-    let body = (!outcome.response_body.is_empty()).then_some(&outcome.response_body[..]);
+    let body = body(outcome);
     let error = outcome.error.as_deref();
     let (status, dead_letter) = (outcome.status, next.dead_letter);
     let arrived_by = arrived_by.as_micros();

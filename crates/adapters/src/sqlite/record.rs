@@ -1,9 +1,12 @@
 //! Recording outcomes, and the retries that follow.
+//!
+//! Those from which nothing follows, successes of destinations that are well, are recorded
+//! without being read first. For all else the domain decides by the row.
 
 use std::collections::HashSet;
 
 use domain::attempt::follow_up::{self, Retry, follow_up};
-use domain::ids::{AttemptId, WorkerId};
+use domain::ids::{AttemptId, DestinationId, WorkerId};
 use domain::time::Timestamp;
 use engine::ports::{Outcome, Recorded, Wakes};
 use rusqlite::{Row, Transaction};
@@ -67,11 +70,13 @@ pub(super) fn record_outcomes(
     let mut buckets = Buckets::default();
     let mut ended = Vec::new();
     let mut once = HashSet::new();
+    let outcomes = (outcomes.iter()).filter(|outcome| once.insert(outcome.attempt));
+    let left = record_plain(tx, &worker, outcomes.collect())?;
+    if left.is_empty() {
+        return Ok(Recorded::default());
+    }
     let mut started = Held::of(tx, STARTED)?;
-    for outcome in outcomes
-        .iter()
-        .filter(|outcome| once.insert(outcome.attempt))
-    {
+    for outcome in left {
         if let Some(row) = Started::read((tx, &mut started), &worker, outcome)? {
             ended.push((outcome, row));
         }
@@ -110,6 +115,31 @@ pub(super) fn record_outcomes(
         wakes,
         health: judged.changes,
     })
+}
+
+/// Records those from which nothing follows, and answers which are left. Where one is not
+/// plain itself all of its destination are: something may be remembered of it from then on,
+/// and its answers are judged in their order.
+fn record_plain<'a>(
+    tx: &Transaction<'_>,
+    worker: &str,
+    outcomes: Vec<&'a Outcome>,
+) -> Result<Vec<&'a Outcome>, Fault> {
+    let mut moves = Moves::by_plain_outcomes(tx)?;
+    let mut judged: HashSet<DestinationId> = (outcomes.iter())
+        .filter(|outcome| !outcome.is_plain())
+        .map(|outcome| outcome.destination)
+        .collect();
+    let mut left = Vec::new();
+    for outcome in outcomes {
+        let destination = outcome.destination;
+        if judged.contains(&destination) || !over::end_plainly(&mut moves, worker, outcome)? {
+            // What one has in its way the next has, too, nearly always.
+            judged.insert(destination);
+            left.push(outcome);
+        }
+    }
+    Ok(left)
 }
 
 /// The answers that may matter: of destinations that did not just succeed, or
