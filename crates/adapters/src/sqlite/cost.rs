@@ -188,14 +188,14 @@ fn a_run_costs_the_same_whatever_waits() {
 /// own for each row, and half of what the row costs.
 #[test]
 fn nothing_that_a_delivery_takes_makes_a_table() {
-    let connection = with_rows(10);
+    let (connection, insert_one) = (with_rows(10), ingest::insert_one());
     let statements = [
         &ingest::MEASURED[..],
         &admit::MEASURED,
         &[admit::REMEMBER],
         &claim::MEASURED,
         &record::MEASURED,
-        &[ingest::insert_one(), over::GONE],
+        &[insert_one.as_str(), over::GONE],
         &over::ended(),
     ]
     .concat();

@@ -12,12 +12,12 @@ use domain::ids::{DestinationId, EventId, TenantId};
 use domain::time::Timestamp;
 use domain::trace::TraceContext;
 use engine::ports::{Acceptance, MAX_DELIVERIES};
-use rusqlite::{Row, ToSql, Transaction, params_from_iter};
+use rusqlite::{Row, ToSql, Transaction};
 
 use super::accepted::went_to;
 use super::fault::Fault;
 use super::keys;
-use super::rows::{Held, all, execute, first, word};
+use super::rows::{Held, InParts, all, execute_in_parts, first, in_parts, word};
 use crate::subscriber;
 
 const KNOWN: &str = "
@@ -43,14 +43,8 @@ const INSERT_EVENT: &str = "
     values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
     on conflict (id) do nothing";
 
-/// How many deliveries one statement writes: it is asked for whatever is left in parts of
-/// these lengths, whichever events they are of. Among sixteen each costs less than half of what
-/// it costs alone: the table of numbers, its own and its indexes are opened once. That SQLite
-/// puts several rows aside first, for the triggers' sake, costs less.
-const PARTS: [usize; 3] = [16, 4, 1];
-
-/// One statement for each of [`PARTS`].
-static INSERT_DELIVERIES: LazyLock<[String; 3]> = LazyLock::new(|| PARTS.map(insert_deliveries));
+/// Deliveries of a batch, whichever events they are of.
+static INSERT_DELIVERIES: LazyLock<InParts> = LazyLock::new(|| in_parts(insert_deliveries));
 
 fn insert_deliveries(rows: usize) -> String {
     let rows = vec!["(?, ?, ?, ?, ?, ?, ?, ?)"; rows].join(", ");
@@ -70,8 +64,8 @@ pub(super) const MEASURED: [&str; 4] = [KNOWN, DESTINATION, SUBSCRIBERS, INSERT_
 
 /// The one of a lone delivery, likewise.
 #[cfg(test)]
-pub(super) fn insert_one() -> &'static str {
-    &INSERT_DELIVERIES[2]
+pub(super) fn insert_one() -> String {
+    insert_deliveries(1)
 }
 
 /// Accepts a batch; see [`engine::ports::Store::accept_events`].
@@ -193,15 +187,8 @@ impl<'tx> Writes<'tx> {
     }
 
     fn write_deliveries(&mut self) -> Result<(), Fault> {
-        let mut left = &self.deliveries[..];
-        for (rows, sql) in PARTS.into_iter().zip(&*INSERT_DELIVERIES) {
-            let parts = left.chunks_exact(rows);
-            left = parts.remainder();
-            for part in parts {
-                let values = part.iter().flat_map(Delivery::values);
-                execute(self.tx, sql, params_from_iter(values))?;
-            }
-        }
+        let (statements, rows) = (&*INSERT_DELIVERIES, &self.deliveries);
+        execute_in_parts(self.tx, statements, rows, Delivery::values)?;
         self.deliveries.clear();
         Ok(())
     }
@@ -391,7 +378,7 @@ mod tests {
     }
 
     /// How often each statement ran, for so many events and as many subscribers.
-    fn ran(events: usize, subscribers: usize) -> [i32; 3] {
+    fn ran(events: usize, subscribers: usize) -> [i32; 4] {
         let mut connection = with_subscribers(subscribers);
         let tx = connection.transaction().unwrap();
         let events: Vec<NewEvent> = (1..).take(events).map(numbered).collect();
@@ -413,10 +400,10 @@ mod tests {
 
     #[test]
     fn the_deliveries_of_a_batch_are_few_statements() {
-        assert_eq!(ran(1, 1), [0, 0, 1]);
-        assert_eq!(ran(4, 1), [0, 1, 0]);
-        assert_eq!(ran(1, 37), [2, 1, 1]);
-        assert_eq!(ran(37, 1), [2, 1, 1]);
+        assert_eq!(ran(1, 1), [0, 0, 0, 1]);
+        assert_eq!(ran(4, 1), [0, 0, 1, 0]);
+        assert_eq!(ran(1, 101), [1, 2, 1, 1]);
+        assert_eq!(ran(101, 1), [1, 2, 1, 1]);
     }
 
     /// Its deliveries are not written yet when it is asked for again.

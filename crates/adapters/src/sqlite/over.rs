@@ -11,7 +11,7 @@ use engine::ports::{Outcome, TOO_OLD};
 use rusqlite::{Params, Transaction};
 
 use super::fault::Fault;
-use super::rows::{Held, execute};
+use super::rows::{Held, InParts, execute, execute_in_parts, in_parts};
 
 /// What it was made with, and when it had its last permit. The trigger that revokes permits
 /// (`limit_changes_insert`) says the same.
@@ -106,6 +106,18 @@ pub(super) const GONE: &str = "
     -- over: it is not owed any more
     delete from deliveries where id = ?1";
 
+/// The same of several.
+static ALL_GONE: LazyLock<InParts> = LazyLock::new(|| {
+    in_parts(|rows| {
+        let ids = vec!["?"; rows].join(", ");
+        format!(
+            "
+    -- over: they are not owed any more
+    delete from deliveries where id in ({ids})"
+        )
+    })
+});
+
 /// The statements of which an outcome takes one, for the test of what they cost.
 #[cfg(test)]
 pub(super) fn ended() -> [&'static str; 2] {
@@ -129,11 +141,6 @@ impl<'tx> Moves<'tx> {
     /// By the outcomes of [`end`].
     pub(super) fn by_outcomes(tx: &'tx Transaction<'tx>) -> Result<Self, Fault> {
         Self::by(tx, &ENDED)
-    }
-
-    /// By those of [`end_plainly`].
-    pub(super) fn by_plain_outcomes(tx: &'tx Transaction<'tx>) -> Result<Self, Fault> {
-        Self::by(tx, &ENDED_PLAINLY)
     }
 
     fn by(tx: &'tx Transaction<'tx>, sql: &str) -> Result<Self, Fault> {
@@ -182,29 +189,48 @@ pub(super) fn give_up(
     Ok(())
 }
 
-/// Ends what this worker has under way by an outcome that is plain, if nothing follows from
-/// it. Whether that was so.
-pub(super) fn end_plainly(
-    moves: &mut Moves<'_>,
-    worker: &str,
-    outcome: &Outcome,
-) -> Result<bool, Fault> {
-    let ended = (
-        outcome.attempt.0,
-        outcome.kind.state().as_str(),
-        micros(outcome.sent_after),
-        micros(outcome.elapsed),
-        micros(outcome.arrives_within()),
-        outcome.status,
-        outcome.error.as_deref(),
-        body(outcome),
-        outcome.response_headers.as_text(),
-        false,
-        outcome.number.0,
-        worker,
-        outcome.destination.to_string(),
-    );
-    moves.one((outcome.attempt.0, false), ended)
+/// Ends by plain outcomes: each is written by itself, and at the end all of them go.
+pub(super) struct PlainEnds<'tx> {
+    tx: &'tx Transaction<'tx>,
+    written: Held<'tx>,
+    over: Vec<i64>,
+}
+
+impl<'tx> PlainEnds<'tx> {
+    pub(super) fn of(tx: &'tx Transaction<'tx>) -> Result<Self, Fault> {
+        Ok(Self {
+            tx,
+            written: Held::of(tx, &ENDED_PLAINLY)?,
+            over: Vec::new(),
+        })
+    }
+
+    /// Ends what this worker has under way, if nothing follows from it. Whether that was so.
+    pub(super) fn end(&mut self, worker: &str, outcome: &Outcome) -> Result<bool, Fault> {
+        let ended = (
+            outcome.attempt.0,
+            outcome.kind.state().as_str(),
+            micros(outcome.sent_after),
+            micros(outcome.elapsed),
+            micros(outcome.arrives_within()),
+            outcome.status,
+            outcome.error.as_deref(),
+            body(outcome),
+            outcome.response_headers.as_text(),
+            false,
+            outcome.number.0,
+            worker,
+            outcome.destination.to_string(),
+        );
+        let written = self.written.execute(ended)? > 0;
+        self.over.extend(written.then_some(outcome.attempt.0));
+        Ok(written)
+    }
+
+    /// What has ended is not owed any more.
+    pub(super) fn finish(self) -> Result<(), Fault> {
+        execute_in_parts(self.tx, &ALL_GONE, &self.over, |id| [id])
+    }
 }
 
 /// The beginning of the response, if there is any.

@@ -14,7 +14,7 @@ use rusqlite::{Row, Transaction};
 use super::buckets::Buckets;
 use super::fault::Fault;
 use super::health::{self, Seen};
-use super::over::{self, Moves};
+use super::over::{self, Moves, PlainEnds};
 use super::rows::{Held, all, execute, first, time, word};
 use super::smart::{self, Samples};
 
@@ -125,7 +125,7 @@ fn record_plain<'a>(
     worker: &str,
     outcomes: Vec<&'a Outcome>,
 ) -> Result<Vec<&'a Outcome>, Fault> {
-    let mut moves = Moves::by_plain_outcomes(tx)?;
+    let mut ends = PlainEnds::of(tx)?;
     let mut judged: HashSet<DestinationId> = (outcomes.iter())
         .filter(|outcome| !outcome.is_plain())
         .map(|outcome| outcome.destination)
@@ -133,12 +133,13 @@ fn record_plain<'a>(
     let mut left = Vec::new();
     for outcome in outcomes {
         let destination = outcome.destination;
-        if judged.contains(&destination) || !over::end_plainly(&mut moves, worker, outcome)? {
+        if judged.contains(&destination) || !ends.end(worker, outcome)? {
             // What one has in its way the next has, too, nearly always.
             judged.insert(destination);
             left.push(outcome);
         }
     }
+    ends.finish()?;
     Ok(left)
 }
 
