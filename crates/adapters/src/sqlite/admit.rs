@@ -58,6 +58,11 @@ const FIRST_ATTEMPTS: &str = "
     where a.permit is null and a.due_at is null
     order by l.key";
 
+const SOME_OTHERS: &str = "
+    -- admit: does anything else wait than first attempts
+    select 1 from deliveries indexed by deliveries_due
+    where destination_id = ?1 and permit is null and due_at is not null limit 1";
+
 const URGENT: &str = "
     -- admit: the urgent lane in creation order
     select id, coalesce(expires_at <= ?3, 0), due_at, payload_bytes, batch_limit
@@ -116,14 +121,19 @@ pub(super) const REMEMBER: &str = "
 /// The statements of a run that meet the backlog and the ledger, for the test
 /// of what they cost.
 #[cfg(test)]
-pub(super) const MEASURED: [&str; 6] = [
+pub(super) const MEASURED: [&str; 7] = [
     DESTINATION,
+    SOME_OTHERS,
     URGENT,
     FIRST_ATTEMPTS,
     DUE,
     NEXT_DUE,
     MARK_ADMITTED,
 ];
+
+/// Those that are asked only where there is something else than first attempts.
+#[cfg(test)]
+pub(super) const OF_OTHERS: [&str; 3] = [URGENT, DUE, NEXT_DUE];
 
 /// Reads, lets the domain decide, and marks; see [`engine::ports::Store::admit`].
 pub(super) fn admit_runs(
@@ -429,10 +439,19 @@ fn read_backlog(
         Ok::<InLine, Fault>(fresh.map(|(id, _, waiting)| (id, waiting)).collect())
     };
     lines::tidy(tx, destination, (0, limit))?;
-    let lanes = Lanes {
-        urgent: read(URGENT)?,
-        firsts: read(FIRST_ATTEMPTS)?,
-        others: read(DUE)?,
+    let some_others = first(tx, SOME_OTHERS, [destination], |_| Ok(()))?.is_some();
+    let firsts = read(FIRST_ATTEMPTS)?;
+    let lanes = match some_others {
+        true => Lanes {
+            urgent: read(URGENT)?,
+            firsts,
+            others: read(DUE)?,
+        },
+        false => Lanes {
+            urgent: Vec::new(),
+            firsts,
+            others: Vec::new(),
+        },
     };
     let urgent = lanes.urgent.len();
     let (due, next_batch) = match asked.batch {
@@ -443,9 +462,12 @@ fn read_backlog(
             (in_turn(ids, asked.number, most), None)
         }
     };
-    let waits_until = first(tx, NEXT_DUE, (destination, now.as_micros()), |row| {
-        time(row, 0)
-    })?;
+    let waits_until = match some_others {
+        true => first(tx, NEXT_DUE, (destination, now.as_micros()), |row| {
+            time(row, 0)
+        })?,
+        false => None,
+    };
     let times = waits_until.into_iter().chain(next_batch);
     let counted = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
     let backlog = Backlog {

@@ -155,6 +155,29 @@ fn prepared_anew(connection: &mut Connection) -> i32 {
     admit::MEASURED.iter().map(times).sum()
 }
 
+/// How often a run asks for each kind of what is no first attempt, after a change of the rows.
+fn asks_for_others(change: &str) -> [i32; 3] {
+    let mut connection = with_rows(10);
+    connection.execute_batch(change).unwrap();
+    let tx = connection.transaction().unwrap();
+    let run = Run {
+        destination: DestinationId(ID),
+        republish: false,
+    };
+    admit::admit_runs(&tx, NOW, &[run], &domain::share::Room::of(1)).unwrap();
+    admit::OF_OTHERS.map(|sql| {
+        let statement = tx.prepare_cached(sql).unwrap();
+        statement.get_status(StatementStatus::Run)
+    })
+}
+
+#[test]
+fn where_only_first_attempts_wait_one_look_says_so() {
+    assert_eq!(asks_for_others(""), [1; 3]);
+    let none = "delete from deliveries where due_at is not null";
+    assert_eq!(asks_for_others(none), [0; 3]);
+}
+
 /// SQLite plans by the value that is bound to a `limit`, and so plans each time.
 #[test]
 fn a_statement_is_planned_once_whatever_is_bound() {
