@@ -99,9 +99,12 @@ impl<'a> Plan<'a> {
     }
 
     /// What comes later may find its concurrency used up: so from half of it on.
+    ///
+    /// It decides when somebody looks, and nothing else: a run admits by the rule whenever it
+    /// comes, so the theorem holds whoever wakes, and however late.
     fn crowd(&self, used: u32, blocked: Option<Blocked>) -> Option<Crowd> {
         match blocked {
-            Some(Blocked::Places) => Some(Crowd::EACH),
+            Some(Blocked::Places) => Some(Crowd::of_places(used)),
             _ if used.saturating_mul(2) >= self.max_in_flight() => Some(Crowd::of(used)),
             // Where answers count, each may make room.
             _ if self.policy.count == Count::Response => Some(Crowd::of(used)),
