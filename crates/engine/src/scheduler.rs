@@ -20,7 +20,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use domain::admission::Look;
+use domain::admission::{BUSY_FLOOR, Look};
 use domain::ids::DestinationId;
 use domain::permit::{Permit, PermitGroup};
 use domain::time::Timestamp;
@@ -190,11 +190,15 @@ impl Scheduler {
         for job in &taken.jobs {
             metrics::histogram!("paceline_run_late_seconds").record(job.overdue);
         }
+        let is_full = taken.jobs.len() >= batch;
         let (waiting, jobs) = self.in_company(taken.jobs);
         let Some((mut finishes, published)) = self.run_jobs(&jobs).await else {
             // The leases end by themselves, and the jobs are due again.
             return self.failures.failed();
         };
+        if is_full {
+            finishes.iter_mut().for_each(fold_arrivals);
+        }
         finishes.extend(waiting.into_iter().map(|(job, round)| Finish {
             destination: job.destination,
             token: job.token,
@@ -429,6 +433,14 @@ impl Scheduler {
         } else {
             self.options.degraded
         }
+    }
+}
+
+/// More is due than one run takes, so whoever ran is not to run again for each that arrives:
+/// the others wait for that.
+fn fold_arrivals(finish: &mut Finish) {
+    if let NextRun::After { floor, .. } = &mut finish.next {
+        *floor = floor.or(Some(BUSY_FLOOR));
     }
 }
 

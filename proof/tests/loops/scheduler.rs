@@ -301,6 +301,36 @@ async fn a_failing_destination_waits_for_a_round() {
     assert_eq!(runs, [1, 2], "in company, once");
 }
 
+/// Others are due, and arrivals at those that ran wait for them; what is planned does not,
+/// and what a limit says is later.
+#[tokio::test(start_paused = true)]
+async fn after_a_full_batch_arrivals_do_not_cost_a_run_each() {
+    let world = World::new();
+    let look = |after, floor| Look::At {
+        at: T0 + ms(after),
+        floor,
+    };
+    world.store.admit.answers(move |(runs, _)| {
+        let of = |run: &Run| match run.destination == destination(1) {
+            true => decided(&[], look(90, Some(T0 + ms(60)))),
+            false => decided(&[], look(3, None)),
+        };
+        Ok(runs.iter().map(of).collect())
+    });
+    let mut scheduler = world.scheduler();
+    for (count, floor) in [(128, Some(ms(10))), (127, None)] {
+        let numbers: Vec<u128> = (1..=count).collect();
+        world.schedule.due(&numbers);
+        scheduler.tick().await;
+        let finished = world.journal.finished();
+        let of_this = finished[finished.len() - numbers.len()..].iter();
+        let of_this: Vec<NextRun> = of_this.map(|finish| finish.next).collect();
+        assert_eq!(of_this[0], after(ms(90), Some(ms(60))));
+        let others = vec![after(ms(3), floor); numbers.len() - 1];
+        assert_eq!(of_this[1..], others);
+    }
+}
+
 /// Neither what was taken last nor what was finished since waits for the poll.
 #[tokio::test(start_paused = true)]
 async fn a_job_that_is_known_is_looked_at_when_it_is_due() {

@@ -240,6 +240,52 @@ fn who_is_short_of_places_is_woken_when_a_good_part_of_them_is_free() {
     }
 }
 
+/// Not one run for each that comes: one each ten milliseconds, for which nobody waits longer.
+#[test]
+fn arrivals_at_a_busy_destination_cost_no_run_each() {
+    const MOST_LATE: Duration = Duration::from_millis(11);
+    let slow = Fate::Start {
+        late: 500,
+        sent: 100,
+        takes: 50_000,
+    };
+    let mut world = unlimited(1_000, vec![slow]);
+    world.waiting = 0;
+    let mut arrived = Vec::new();
+    for _ in 0..1_000 {
+        world.follow_looks(u32::MAX, world.now + Duration::from_millis(1));
+        world.arrive(1);
+        arrived.push(world.now);
+    }
+    world.follow_looks(u32::MAX, world.now + Duration::from_secs(1));
+    assert_eq!(world.starts.len(), arrived.len());
+    assert!(world.runs <= 110, "{} runs in a second", world.runs);
+    for ((start, _), arrived) in world.starts.iter().zip(arrived) {
+        let late = start.since(arrived);
+        assert!(late <= MOST_LATE, "{late:?}");
+    }
+}
+
+/// Whether the first is still under way or over.
+#[test]
+fn a_lone_event_and_the_one_behind_it_wait_for_nobody() {
+    let quick = Fate::Start {
+        late: 0,
+        sent: 100,
+        takes: 2_000,
+    };
+    let mut world = unlimited(50, vec![quick]);
+    world.waiting = 0;
+    for pause in [1_000, 0, 1_000, 3] {
+        world.follow_looks(u32::MAX, world.now + Duration::from_millis(pause));
+        world.arrive(1);
+        let arrived = world.now;
+        world.follow_looks(u32::MAX, arrived + Duration::from_millis(1));
+        let start = world.starts.last().map(|(at, _)| *at);
+        assert_eq!(start, Some(arrived), "{pause} ms after the one before");
+    }
+}
+
 /// Nobody claims, and the reaper takes its time: permits past their deadline
 /// must not make the destination run all the time.
 #[test]
