@@ -202,17 +202,17 @@ fn unlimited(max_in_flight: u32, fates: Vec<Fate>) -> World {
     World::new(settings.policy()).fates(fates)
 }
 
-/// Few outcomes wake, one of each `row`, and few of its places were ever empty.
-fn assert_used(name: &str, world: &World, places: u32, row: u32) {
+/// Few outcomes wake, one of each `row`, and few of its places were ever empty. The figures.
+fn assert_used(name: &str, world: &World, places: u32, row: u32) -> String {
     let starts = world.starts.len() as f64;
     let wakes = world.woken as f64 / starts;
     let used = world.in_use.as_secs_f64() / (LASTS.as_secs_f64() * f64::from(places));
-    println!("{name:12} {starts:8} starts, {wakes:.3} wakes each, {used:.3} of the places");
     assert!(
         wakes <= 1.1 / f64::from(row),
         "{name}: {wakes} wakes a start"
     );
     assert!(used >= 0.8, "{name}: {used} of its places");
+    format!("{name:12} {starts:8} starts, {wakes:.3} wakes each, {used:.3} of the places")
 }
 
 /// Concurrency binds.
@@ -221,12 +221,8 @@ fn a_crowded_destination_is_woken_when_a_good_part_of_its_places_is_free() {
     for (name, max_in_flight, fates) in crowds() {
         let mut world = unlimited(max_in_flight, fates);
         world.follow_looks(u32::MAX, world.now + LASTS);
-        assert_used(
-            name,
-            &world,
-            max_in_flight,
-            1 << (max_in_flight / 8).ilog2(),
-        );
+        let row = 1 << (max_in_flight / 8).ilog2();
+        println!("{}", assert_used(name, &world, max_in_flight, row));
     }
 }
 
@@ -236,7 +232,8 @@ fn who_is_short_of_places_is_woken_when_a_good_part_of_them_is_free() {
     for (name, places, fates) in crowds() {
         let mut world = unlimited(10_000, fates);
         world.follow_looks_within(places, world.now + LASTS);
-        assert_used(name, &world, places, places.div_ceil(8).next_power_of_two());
+        let row = places.div_ceil(8).next_power_of_two();
+        println!("{}", assert_used(name, &world, places, row));
     }
 }
 
