@@ -387,6 +387,14 @@ const ROUTES: &[Row] = &[
     ("POST /dashboard/sign-out", "", Nothing, &[]),
 ];
 
+/// The paths of all that is looked at.
+pub(crate) fn looked_at() -> BTreeSet<&'static str> {
+    let looks = ROUTES
+        .iter()
+        .filter_map(|(route, ..)| route.strip_prefix("GET "));
+    looks.map(|path| path.split('?').next().unwrap()).collect()
+}
+
 on_both! {
     another_tenants_session_reaches_nothing
     a_session_does_what_its_scopes_say
