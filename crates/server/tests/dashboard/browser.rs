@@ -640,6 +640,7 @@ pub(crate) fn of_a_customer(
         ("add", "/dashboard/destinations/new".to_owned()),
         ("events", "/dashboard/events".to_owned()),
         ("event", format!("/dashboard/events/{event}")),
+        ("all-attempts", "/dashboard/attempts".to_owned()),
         ("attempt", format!("/dashboard/attempts/{attempt}")),
         ("event-types", "/dashboard/event-types".to_owned()),
         ("event-type", "/dashboard/event-types/order.paid".to_owned()),

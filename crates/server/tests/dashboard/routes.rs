@@ -69,6 +69,8 @@ const ROUTES: &[Row] = &[
         Named,
         &[],
     ),
+    ("GET /dashboard/attempts", "read", Own, &[]),
+    ("GET /dashboard/attempts?type=a.b", "read", Own, &[]),
     ("GET /dashboard/attempts/{id}", "read", Named, &[]),
     ("GET /dashboard/events", "read", Own, &[]),
     ("GET /dashboard/events?type=a.b", "read", Own, &[]),

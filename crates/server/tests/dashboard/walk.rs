@@ -37,6 +37,7 @@ on_both! {
     events_are_found_by_type
     a_search_keeps_what_was_typed
     attempts_are_found_on_their_page
+    attempts_at_all_destinations_are_found_on_one_page
     what_an_event_carries_is_shown_to_those_who_may_see_it
     names_stand_where_ids_did
     a_search_of_events_is_of_its_tenants_own
@@ -1488,16 +1489,54 @@ async fn attempts_are_found_on_their_page(world: &World) {
         assert_eq!(page.status, 200, "{query}");
         assert_eq!(links(&page.text), found, "{query}: {}", page.text);
     }
-    let path = format!("/dashboard/destinations/{id}/attempts?status=50x&type=c.d");
-    let page = world.get(&visitor, &path).await;
-    assert_eq!(page.status, 422);
-    for says in [
-        "status: must be an HTTP status",
-        "value=\"50x\"",
-        "value=\"c.d\"",
-    ] {
-        assert!(page.text.contains(says), "{says}: {}", page.text);
+    for of in ["/dashboard", &format!("/dashboard/destinations/{id}")] {
+        let path = format!("{of}/attempts?status=50x&type=c.d");
+        let page = world.get(&visitor, &path).await;
+        assert_eq!(page.status, 422);
+        for says in [
+            "status: must be an HTTP status",
+            "value=\"50x\"",
+            "value=\"c.d\"",
+        ] {
+            assert!(page.text.contains(says), "{says}: {}", page.text);
+        }
     }
+}
+
+/// By the same fields, and by destination, which is named beside each.
+async fn attempts_at_all_destinations_are_found_on_one_page(world: &World) {
+    let (_, key, first) = world.tenant("ours", &["ingest", "manage", "read"]).await;
+    let post = async |path: &str, body: Value| world.api(&key, Method::POST, path, body).await;
+    let other = json!({"url": "https://other.example/hooks", "name": "other"});
+    let other = post("/v1/destinations", other).await;
+    let other = other["id"].as_str().unwrap();
+    for (to, event_type) in [(first.as_str(), "a.b"), (other, "a.b"), (other, "c.d")] {
+        let body = json!({"destination_id": to, "type": event_type, "payload": {}});
+        post("/v1/events", body).await;
+    }
+    let visitor = world.sign_in(&key).await;
+    let events = world.get(&visitor, "/dashboard/events").await;
+    assert!(events.text.contains("href=\"/dashboard/attempts\""));
+    for (query, found, at_other) in [
+        ("", 3, 2),
+        ("type=a.b", 2, 1),
+        ("state=waiting&type=c.d", 1, 1),
+        ("destination=other", 2, 2),
+        ("until=2026-01-31T12:00", 0, 0),
+    ] {
+        let path = format!("/dashboard/attempts?{query}");
+        let page = world.get(&visitor, &path).await;
+        assert_eq!(page.status, 200, "{query}");
+        let links = page.text.matches("href=\"/dashboard/attempts/").count();
+        let named = page.text.matches(">other</a></td>").count();
+        assert_eq!((links, named), (found, at_other), "{query}: {}", page.text);
+    }
+    let nobody = world
+        .get(&visitor, "/dashboard/attempts?destination=nobody")
+        .await;
+    assert_eq!(nobody.status, 422);
+    let says = "destination: there is none";
+    assert!(nobody.text.contains(says), "{}", nobody.text);
 }
 
 async fn a_preview_is_the_plan_and_says_what_is_inherited(world: &World) {
