@@ -45,6 +45,7 @@ on_both! {
     what_cannot_be_taken_back_is_asked_first
     what_was_missed_is_sent_again
     what_each_has_missed_is_counted_and_sent_again
+    what_is_resent_is_of_a_time_and_at_a_share
     a_page_sends_to_all_in_parts
     a_page_replays_at_all_in_parts
     an_operator_resends_to_all_on_the_tenants_own_pages
@@ -359,7 +360,8 @@ async fn what_each_has_missed_is_counted_and_sent_again(world: &World) {
         "Disabled destinations are left out.",
         ">first</a>",
         ">second</a>",
-        "name=\"hours\" value=\"24\"",
+        "at half of the limit",
+        "name=\"since\" value=\"",
         "name=\"type\" value=\"a.b\"",
         "Resend them",
     ] {
@@ -395,6 +397,57 @@ async fn what_each_has_missed_is_counted_and_sent_again(world: &World) {
     let one = json!(1);
     let wanted: Vec<_> = missed.iter().map(|id| (id.as_str(), &one)).collect();
     assert_eq!(begun, wanted);
+}
+
+/// As API and command line do: of a time with both ends, with what was delivered, and at
+/// another part of the limits; each stands in the form by which one is sure.
+async fn what_is_resent_is_of_a_time_and_at_a_share(world: &World) {
+    let (_, key, id) = world.tenant("ours", &["ingest", "manage", "read"]).await;
+    let visitor = world.sign_in(&key).await;
+    let path = format!("/dashboard/destinations/{id}/resend");
+    let page = format!("/dashboard/destinations/{id}");
+    for page in [page.as_str(), "/dashboard/events"] {
+        let page = world.get(&visitor, page).await.text;
+        for name in ["since", "until", "share", "delivered"] {
+            assert!(page.contains(&format!("name=\"{name}\"")), "{name}: {page}");
+        }
+    }
+    let time = [("since", "2026-01-31 12:00"), ("until", "2026-02-01")];
+    let said = [&time[..], &[("delivered", "yes"), ("share", "0.3")]].concat();
+    for path in [path.as_str(), RESEND] {
+        let asked = world.post(&visitor, path, &said).await;
+        assert_eq!(asked.status, 200, "{path}: {}", asked.text);
+        for says in [
+            "Events since 2026-01-31 12:00:00 and before 2026-02-01 00:00:00 that",
+            "delivered or not, are sent again at 30 % of its limit.",
+        ] {
+            assert!(asked.text.contains(says), "{path}: {says}: {}", asked.text);
+        }
+    }
+    let asked = world.post(&visitor, &path, &said).await;
+    let form = form_of(&asked.text, &path);
+    for field in [
+        ("since", "2026-01-31T12:00:00.000000Z"),
+        ("until", "2026-02-01T00:00:00.000000Z"),
+        ("delivered", "yes"),
+        ("share", "0.3"),
+    ] {
+        assert!(form.contains(&field), "{field:?}: {form:?}");
+    }
+    let begun = world.post(&visitor, &path, &form).await;
+    assert_eq!(begun.status, 303, "{}", begun.text);
+    let replays = world.api(&key, Method::GET, "/v1/replays", json!({})).await;
+    assert_eq!(replays["replays"][0]["share"], 0.3, "{replays}");
+    for (wrong, says) in [
+        (("share", "1.5"), "share: must be above 0, at most 1"),
+        (("share", "half"), "share: must be a number"),
+        (("until", "noon"), "until: must be a time"),
+        (("until", "2026-01-31"), "since: must be before until"),
+    ] {
+        let refused = world.post(&visitor, &path, &[time[0], wrong]).await;
+        assert_eq!(refused.status, 422, "{wrong:?}: {}", refused.text);
+        assert!(refused.text.contains(says), "{says}: {}", refused.text);
+    }
 }
 
 /// A form goes on after each hundred, with the time that was counted and all that has begun.
