@@ -329,9 +329,12 @@ fn cost_of_lists(count: u32) -> i32 {
     let all = AttemptFilter::default();
     found_attempts::page(&tx, NOW, nobody, (&all, None), 10).unwrap();
     for of in [None, Some(tenant)] {
-        assert_eq!(limit_requests::list(&tx, of, 10).unwrap().len(), 10);
+        assert_eq!(limit_requests::list(&tx, of, None, 10).unwrap().len(), 10);
     }
-    assert_eq!(limit_requests::list(&tx, Some(nobody), 10).unwrap(), []);
+    assert_eq!(
+        limit_requests::list(&tx, Some(nobody), None, 10).unwrap(),
+        []
+    );
     let statements = [
         found_attempts::PLACE,
         found_attempts::PLACES,

@@ -85,10 +85,10 @@ async fn limit_requests_cost_the_same_whatever_was_asked_for() {
         let looks = async |store: PostgresStore| {
             for _ in 0..20 {
                 for of in [None, Some(DEFAULT_TENANT)] {
-                    let listed = store.limit_requests(of, 10).await.unwrap();
+                    let listed = store.limit_requests(of, None, 10).await.unwrap();
                     assert_eq!(listed.len(), 10);
                 }
-                let listed = store.limit_requests(Some(nobody), 10).await.unwrap();
+                let listed = store.limit_requests(Some(nobody), None, 10).await.unwrap();
                 assert_eq!(listed, []);
             }
         };

@@ -221,6 +221,8 @@ fn a_request_is_for_a_destination_or_for_a_number_of_them() {
     assert_eq!(larger["destination_id"], made["id"]);
     let batches = [&larger["batch_events"], &larger["batch_bytes"]];
     assert_eq!(batches, [60, 500_000], "{larger}");
+    let listed = json(&site, &["limit-request", "list", "--limit", "1"]);
+    assert_eq!(listed["limit_requests"].as_array().unwrap().len(), 1);
     let listed = paceline(&site, KEY, &["limit-request", "list"]);
     let listed = String::from_utf8(listed.stdout).unwrap();
     for said in ["20000 destinations", "60 events, 500000 bytes"] {

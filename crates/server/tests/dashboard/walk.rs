@@ -6,7 +6,9 @@ use std::time::Duration;
 use axum::body::Body;
 use domain::ids::{DestinationId, ReplayId, TenantId};
 use domain::replay::MAX_RUNNING;
-use engine::ports::{DeadLetterFilter, NewReplay, ReapRules, Which};
+use engine::ports::{
+    DeadLetterFilter, LimitRequestState, NewDestinationsRequest, NewReplay, ReapRules, Which,
+};
 use http::{Method, Request};
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -31,6 +33,7 @@ on_both! {
     by_link_no_tenants_limits_go_beyond_its_tier
     all_that_limits_a_destination_is_set_on_its_page
     what_limits_a_destination_is_refused_or_asked_for_on_its_page
+    requests_go_on_to_the_next_page
     a_session_ends_with_its_key
     a_proxy_that_writes_another_host_leaves_the_cookie_secure
     answers_are_guarded
@@ -1075,6 +1078,35 @@ async fn what_limits_a_destination_is_refused_or_asked_for_on_its_page(world: &W
     assert_eq!(asked.headers["location"], format!("{page}?done=requested"));
     let requests = world.api(&key, Method::GET, "/v1/limit-requests", json!({}));
     assert_eq!(requests.await["limit_requests"][0]["unlimited"], true);
+}
+
+/// What was asked for long ago is on a page further on.
+async fn requests_go_on_to_the_next_page(world: &World) {
+    let (tenant, key, _) = world.tenant("ours", &["manage", "read"]).await;
+    let tenant: TenantId = tenant.parse().unwrap();
+    for number in 1..=101_u32 {
+        let new = NewDestinationsRequest {
+            id: Uuid::from_u128(number.into()),
+            destinations: number,
+            note: format!("note {number}."),
+        };
+        let asked = world.stored.request_destinations(tenant, &new).await;
+        let (id, declined) = (asked.unwrap(), LimitRequestState::Declined);
+        let decided = world.stored.decide_limit_request(id, declined, "").await;
+        decided.unwrap();
+    }
+    let visitor = world.sign_in(&key).await;
+    let first = world.get(&visitor, "/dashboard/requests").await.text;
+    let has = |page: &str, number: u32| page.contains(&format!(">note {number}.<"));
+    assert!(has(&first, 101) && has(&first, 2) && !has(&first, 1));
+    let older = first.split_once("rel=\"next\" href=\"");
+    let older = older.and_then(|(_, rest)| rest.split('"').next());
+    let older = older.unwrap_or_else(|| panic!("it goes on: {first}"));
+    let last = world.get(&visitor, older).await.text;
+    assert!(has(&last, 1) && !has(&last, 2), "{last}");
+    assert!(!last.contains("rel=\"next\""), "{last}");
+    let refused = world.get(&visitor, "/dashboard/requests?before=x").await;
+    assert_eq!(refused.status, 422, "{}", refused.text);
 }
 
 async fn a_session_ends_with_its_key(world: &World) {
