@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use server::receiver::{Behaviour, Receiver};
 
 use crate::driver::Browser;
+use crate::scratch::Scratch;
 use crate::site::{KEY, Site, done, root};
 
 /// What the program says, but for the link, which is its last line.
@@ -218,6 +219,15 @@ fn customers_are_onboarded_once() {
         let (said, _) = onboarded(&site, few);
         assert_eq!(said, expected(few));
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn customers_are_onboarded_over_a_database_as_well() {
+    let database = Scratch::migrated("").await;
+    let site = Site::over(&database.url());
+    let few = [5, 200];
+    let (said, _) = onboarded(&site, few);
+    assert_eq!(said, expected(few));
 }
 
 #[test]
