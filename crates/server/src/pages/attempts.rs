@@ -130,9 +130,14 @@ async fn shown(
         None => (EVENTS, "/dashboard/attempts".to_owned()),
     };
     let frame = Frame::of(pages, visitor, ("Attempts", part)).await?;
-    // Where all are of one, it stands above them.
-    let places = (found.attempts.iter()).filter(|_| of.is_none());
-    let names = Names::of(pages, places.map(|attempt| attempt.destination)).await?;
+    let places: Vec<_> = match of {
+        // It stands above them.
+        Some(_) => Vec::new(),
+        None => (found.attempts.iter())
+            .map(|attempt| attempt.destination)
+            .collect(),
+    };
+    let names = Names::of(pages, places.into_iter()).await?;
     let line = |attempt: AttemptView| Line {
         to: of.is_none().then(|| names.name(attempt.destination)),
         ..Line::of(attempt, &frame)
