@@ -186,6 +186,7 @@ macro_rules! tenant_contract {
         $crate::tenant_contract!(@module $world, ceilings:
             an_open_request_is_replaced_and_decided_once
             requests_are_for_ones_own_destinations
+            requests_are_listed_in_pages
             who_has_to_know_of_a_request_is_told
             what_is_above_a_ceiling_is_refused_by_whatever_way_it_is_set
             batches_are_held_to_the_ceiling_as_well

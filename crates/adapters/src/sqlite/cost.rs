@@ -8,8 +8,8 @@ use domain::attempt::{AttemptState, OutcomeKind};
 use domain::ids::{AttemptId, DestinationId, PermitNumber, TenantId, WorkerId};
 use domain::time::Timestamp;
 use engine::ports::{
-    AttemptFilter, ClaimAnswer, Heartbeat, LedgerPosition, Outcome, ReapRules, Run, RunResult,
-    SurveyRules, Sweep, WatchRules,
+    AttemptFilter, ClaimAnswer, Heartbeat, LedgerPosition, LimitRequest, Outcome, ReapRules, Run,
+    RunResult, SurveyRules, Sweep, WatchRules,
 };
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, StatementStatus};
@@ -393,9 +393,15 @@ fn cost_of_lists(count: u32) -> i32 {
     let all = AttemptFilter::default();
     found_attempts::page(&tx, NOW, nobody, (&all, None), 10).unwrap();
     for of in [None, Some(tenant)] {
-        assert_eq!(limit_requests::list(&tx, of, 10).unwrap().len(), 10);
+        let listed = limit_requests::list(&tx, of, None, 10).unwrap();
+        assert_eq!(listed.len(), 10);
+        let on = listed.last().map(LimitRequest::position);
+        assert_eq!(limit_requests::list(&tx, of, on, 10).unwrap().len(), 10);
     }
-    assert_eq!(limit_requests::list(&tx, Some(nobody), 10).unwrap(), []);
+    assert_eq!(
+        limit_requests::list(&tx, Some(nobody), None, 10).unwrap(),
+        []
+    );
     let statements = [
         found_attempts::PLACE,
         found_attempts::PLACES,

@@ -7,11 +7,12 @@ use domain::ceiling::{Ceiling, Excess, LargerBatches, Setter};
 use domain::ids::{DestinationId, TenantId};
 use domain::policy::LimitSettings;
 use engine::ports::{
-    DEFAULT_TENANT, Destination, LimitRequest, LimitRequestState, NewDestinationsRequest,
-    NewLimitRequest, OtherLimits, RetryRules,
+    DEFAULT_TENANT, Destination, LimitRequest, LimitRequestPosition, LimitRequestState,
+    NewDestinationsRequest, NewLimitRequest, OtherLimits, RetryRules,
 };
 use uuid::Uuid;
 
+use super::compliance::bounded;
 use super::limits::validate;
 use super::rules::{self, Lines};
 use super::tenancy::{bound, within};
@@ -71,6 +72,40 @@ fn of_a_ceiling(limits: &LimitSettings) -> LimitSettings {
         count: None,
         ..*limits
     }
+}
+
+/// A page of requests.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct LimitRequestPage {
+    /// Those first that wait for a decision, and then the newest.
+    pub requests: Vec<LimitRequest>,
+    /// Where to go on, as a word; `None` on the last.
+    pub next: Option<String>,
+}
+
+/// How a section of the list is called where a page goes on in it.
+const SECTIONS: [(&str, bool); 2] = [("open", true), ("decided", false)];
+
+fn position_text(position: LimitRequestPosition) -> String {
+    let section = SECTIONS.iter().find(|(_, is)| *is == position.is_open);
+    let section = section.map_or("", |(word, _)| word);
+    let at = position.created_at.as_micros();
+    format!("{section}:{at}:{}", position.id)
+}
+
+fn position(text: &str) -> Result<LimitRequestPosition, ServiceError> {
+    let parsed = || {
+        let (section, rest) = text.split_once(':')?;
+        let (at, id) = rest.split_once(':')?;
+        let (_, is_open) = SECTIONS.into_iter().find(|(word, _)| *word == section)?;
+        Some(LimitRequestPosition {
+            is_open,
+            created_at: rules::time(at)?,
+            id: id.parse().ok()?,
+        })
+    };
+    let problem = "must be the next of the page before";
+    parsed().ok_or_else(|| ServiceError::invalid("before", problem))
 }
 
 impl Service {
@@ -239,21 +274,40 @@ impl Service {
         Ok(self.requests.limit_request(open).await?)
     }
 
-    /// The tenant's requests, those first that wait for a decision.
-    pub async fn limit_requests(&self) -> Result<Vec<LimitRequest>, ServiceError> {
-        let whose = Some(self.tenant);
-        Ok(self
-            .requests
-            .limit_requests(whose, MAX_LIMIT_REQUESTS)
-            .await?)
+    /// A page of the tenant's requests, those first that wait for a decision. `before` is the
+    /// `next` of the page before it.
+    pub async fn limit_requests(
+        &self,
+        before: Option<&str>,
+        limit: u32,
+    ) -> Result<LimitRequestPage, ServiceError> {
+        self.requests_of(Some(self.tenant), before, limit).await
     }
 
-    /// Everybody's, for operators.
-    pub async fn all_limit_requests(&self) -> Result<Vec<LimitRequest>, ServiceError> {
-        Ok(self
-            .requests
-            .limit_requests(None, MAX_LIMIT_REQUESTS)
-            .await?)
+    /// A page of everybody's, for operators.
+    pub async fn all_limit_requests(
+        &self,
+        before: Option<&str>,
+        limit: u32,
+    ) -> Result<LimitRequestPage, ServiceError> {
+        self.requests_of(None, before, limit).await
+    }
+
+    async fn requests_of(
+        &self,
+        tenant: Option<TenantId>,
+        before: Option<&str>,
+        limit: u32,
+    ) -> Result<LimitRequestPage, ServiceError> {
+        bounded("limit", limit, 1, MAX_LIMIT_REQUESTS)?;
+        let before = before.map(position).transpose()?;
+        let found = self.requests.limit_requests(tenant, before, limit).await?;
+        let is_full = found.len() >= limit as usize;
+        let last = found.last().filter(|_| is_full);
+        Ok(LimitRequestPage {
+            next: last.map(|last| position_text(last.position())),
+            requests: found,
+        })
     }
 
     /// Sets a destination's limits whatever its ceiling says, for an operator: the
@@ -293,5 +347,28 @@ impl Service {
             None => tracing::info!(%tenant, event = "limits_decided", state, "a number decided on"),
         }
         Ok(decided)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use domain::time::Timestamp;
+
+    use super::*;
+
+    #[test]
+    fn a_page_goes_on_where_its_word_says() {
+        for is_open in [true, false] {
+            let at = LimitRequestPosition {
+                is_open,
+                created_at: Timestamp::from_millis(1_795_000_000_000),
+                id: Uuid::from_u128(7),
+            };
+            assert_eq!(position(&position_text(at)), Ok(at));
+        }
+        for wrong in ["", "open", "open:1", "open:x:1", "shut:1:2", "open:1:2"] {
+            let refused = position(wrong).unwrap_err();
+            assert!(refused.is_of("before"), "{wrong}: {refused}");
+        }
     }
 }

@@ -273,3 +273,41 @@ pub(crate) async fn what_is_asked_for_beyond_a_tier_may_be_set_once_it_is_grante
     }
     assert_eq!(uses().await, [StatusCode::OK, StatusCode::CREATED]);
 }
+
+/// The own ones and, for an operator, everybody's: page after page.
+pub(crate) async fn requests_are_listed_in_pages(world: &World) {
+    let get = async |key: &str, path: String| {
+        let answer = world.call(Some(key), &Method::GET, &path, None).await;
+        let (status, json) = (answer.status, answer.json);
+        (status, json)
+    };
+    let ids = |page: &Value| -> Vec<String> {
+        let requests = page["limit_requests"].as_array().unwrap().iter();
+        let ids = requests.map(|one| one["id"].as_str().unwrap().to_owned());
+        ids.collect()
+    };
+    // Each tenant has two of its own, both of them open.
+    for (key, list, count) in [
+        (world.ours.key.as_str(), "/v1/limit-requests", 2),
+        (ADMIN, "/v1/fleet/limit-requests", 4),
+    ] {
+        let (_, all) = get(key, list.to_owned()).await;
+        assert_eq!((ids(&all).len(), &all["next"]), (count, &Value::Null));
+        let (mut seen, mut on) = (Vec::new(), String::new());
+        for _ in 0..count {
+            let (status, page) = get(key, format!("{list}?limit=1{on}")).await;
+            assert_eq!(status, StatusCode::OK, "{page}");
+            seen.extend(ids(&page));
+            on = format!("&before={}", page["next"].as_str().unwrap());
+        }
+        assert_eq!(seen, ids(&all));
+        let (_, last) = get(key, format!("{list}?limit=1{on}")).await;
+        assert_eq!(last, json!({"limit_requests": [], "next": null}));
+        for (query, field) in [("before=x", "before"), ("limit=201", "limit")] {
+            let (status, refused) = get(key, format!("{list}?{query}")).await;
+            let said = (status, &refused["field"]);
+            let expected = (StatusCode::UNPROCESSABLE_ENTITY, &json!(field));
+            assert_eq!(said, expected, "{refused}");
+        }
+    }
+}
