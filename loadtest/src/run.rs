@@ -37,7 +37,7 @@ pub(crate) mod shapes;
 pub(crate) mod side_by_side;
 pub(crate) mod system;
 mod table;
-mod thresholds;
+pub(crate) mod thresholds;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -190,12 +190,12 @@ async fn perform(
     write(&args, &report)?;
     output::line(&table::table(&report))?;
     removed.context("take the Paceline away")?;
-    let mut lines = broken(&report);
-    lines.extend(crossed(&args.threshold, &report));
-    for line in &lines {
-        writeln!(std::io::stderr().lock(), "{line}")?;
+    let mut missed = broken(&report);
+    missed.extend(crossed(&args.threshold, &report));
+    for one in &missed {
+        writeln!(std::io::stderr().lock(), "{one}")?;
     }
-    Ok(if lines.is_empty() {
+    Ok(if missed.is_empty() {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE

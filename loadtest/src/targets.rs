@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::ValueEnum;
+use clap::builder::PossibleValue;
 
 use crate::figures::figure::{Figure, show};
 use trial::{Trial, Trials};
@@ -59,16 +60,23 @@ enum Target {
 }
 
 pub(crate) async fn run(args: Args, program: PathBuf) -> anyhow::Result<ExitCode> {
-    let trials = Trials::new(program, args.seconds)?;
+    let mut trials = Trials::new(program, args.seconds)?;
     let wanted = |target: &Target| args.only.is_empty() || args.only.contains(target);
     let mut figures = Vec::new();
     for target in Target::value_variants().iter().copied().filter(wanted) {
-        figures.extend(measure(target, &args, &trials).await?);
+        // One that cannot be measured is missed, and the others go on.
+        let measured = measure(target, &args, &mut trials).await;
+        figures.extend(measured.unwrap_or_else(|error| {
+            let name = target.to_possible_value();
+            let name = name.as_ref().map_or("", PossibleValue::get_name);
+            vec![Figure::not_measured(name, &error)]
+        }));
+        figures.extend(trials.take_missed());
     }
     show(&figures, args.json)
 }
 
-async fn measure(target: Target, args: &Args, trials: &Trials) -> anyhow::Result<Vec<Figure>> {
+async fn measure(target: Target, args: &Args, trials: &mut Trials) -> anyhow::Result<Vec<Figure>> {
     match target {
         Target::EndToEnd => end_to_end(trials).await,
         Target::Drain => drain(trials, args).await,
@@ -93,7 +101,7 @@ fn busy(size: &str, rate: u32) -> Trial {
         .with("--drain-seconds", 300)
 }
 
-async fn end_to_end(trials: &Trials) -> anyhow::Result<Vec<Figure>> {
+async fn end_to_end(trials: &mut Trials) -> anyhow::Result<Vec<Figure>> {
     let trial = busy("distributed", 6_000).with("--destinations", 200);
     let report = trials
         .run("distributed, sustained", trial.finding())
@@ -149,7 +157,7 @@ fn held(size: &str, backlog: u32) -> Trial {
         .holding_for(backlog.div_ceil(rate))
 }
 
-async fn drain(trials: &Trials, args: &Args) -> anyhow::Result<Vec<Figure>> {
+async fn drain(trials: &mut Trials, args: &Args) -> anyhow::Result<Vec<Figure>> {
     let report = trials
         .run("distributed, drained", held("distributed", args.backlog))
         .await?;
@@ -170,7 +178,7 @@ async fn drain(trials: &Trials, args: &Args) -> anyhow::Result<Vec<Figure>> {
 }
 
 /// The same deliveries a second: 5 % more are offered than the limits let through.
-async fn limiting(trials: &Trials, args: &Args) -> anyhow::Result<Vec<Figure>> {
+async fn limiting(trials: &mut Trials, args: &Args) -> anyhow::Result<Vec<Figure>> {
     let number = args.rate / 10;
     let binding = busy("distributed", args.rate + args.rate / 20)
         .with("--destinations", number)
@@ -183,14 +191,14 @@ async fn limiting(trials: &Trials, args: &Args) -> anyhow::Result<Vec<Figure>> {
     Ok(vec![trials.ratio(what, binding, loose, 1.10, unit).await?])
 }
 
-async fn destinations(trials: &Trials, args: &Args) -> anyhow::Result<Vec<Figure>> {
+async fn destinations(trials: &mut Trials, args: &Args) -> anyhow::Result<Vec<Figure>> {
     let among = |number: u32| busy("distributed", args.rate).with("--destinations", number);
     let what = "10,000 destinations, CPU a delivery";
     let ratio = trials.ratio(what, among(10_000), among(10), 1.10, "× 10 destinations");
     Ok(vec![ratio.await?])
 }
 
-async fn limits(trials: &Trials, args: &Args) -> anyhow::Result<Vec<Figure>> {
+async fn limits(trials: &mut Trials, args: &Args) -> anyhow::Result<Vec<Figure>> {
     let limited = |limit: &str| {
         busy("distributed", args.rate)
             .with("--destinations", args.rate)
@@ -201,7 +209,7 @@ async fn limits(trials: &Trials, args: &Args) -> anyhow::Result<Vec<Figure>> {
     Ok(vec![ratio.await?])
 }
 
-async fn backlog(trials: &Trials, args: &Args) -> anyhow::Result<Vec<Figure>> {
+async fn backlog(trials: &mut Trials, args: &Args) -> anyhow::Result<Vec<Figure>> {
     let (large, small) = (args.backlog, args.backlog / 10);
     let what = format!("draining {large}, CPU a delivery");
     let held = |backlog| held("distributed", backlog);
@@ -209,7 +217,7 @@ async fn backlog(trials: &Trials, args: &Args) -> anyhow::Result<Vec<Figure>> {
     Ok(vec![ratio.await?])
 }
 
-async fn one_destination(trials: &Trials) -> anyhow::Result<Vec<Figure>> {
+async fn one_destination(trials: &mut Trials) -> anyhow::Result<Vec<Figure>> {
     let trial = busy("distributed", 5_000)
         .with("--destinations", 1)
         .with("--limit", "5000/s");
@@ -230,7 +238,7 @@ async fn one_destination(trials: &Trials) -> anyhow::Result<Vec<Figure>> {
     ])
 }
 
-async fn latency(trials: &Trials) -> anyhow::Result<Vec<Figure>> {
+async fn latency(trials: &mut Trials) -> anyhow::Result<Vec<Figure>> {
     let mut figures = Vec::new();
     for (size, p50, p99) in [("distributed", 3.0, 10.0), ("embedded", 1.0, 5.0)] {
         let trial = Trial::new(size, 50)
@@ -247,7 +255,7 @@ async fn latency(trials: &Trials) -> anyhow::Result<Vec<Figure>> {
     Ok(figures)
 }
 
-async fn embedded(trials: &Trials, args: &Args) -> anyhow::Result<Vec<Figure>> {
+async fn embedded(trials: &mut Trials, args: &Args) -> anyhow::Result<Vec<Figure>> {
     let trial = busy("embedded", 6_000).with("--destinations", 200);
     let report = trials.run("embedded, sustained", trial.finding()).await?;
     let drained = trials
@@ -280,7 +288,7 @@ async fn embedded(trials: &Trials, args: &Args) -> anyhow::Result<Vec<Figure>> {
     ])
 }
 
-async fn scale_out(trials: &Trials, args: &Args) -> anyhow::Result<Vec<Figure>> {
+async fn scale_out(trials: &mut Trials, args: &Args) -> anyhow::Result<Vec<Figure>> {
     let roles = |number: u32| {
         let trial = busy("distributed", args.rate).with("--destinations", 200);
         (["--apis", "--schedulers", "--workers"].into_iter())

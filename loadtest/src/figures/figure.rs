@@ -10,7 +10,7 @@ use server::output;
 pub(crate) struct Figure {
     /// What, in a few words.
     pub(crate) name: String,
-    /// In `unit`.
+    /// In `unit`; not a number where it could not be measured.
     pub(crate) measured: f64,
     /// What it is measured in.
     pub(crate) unit: &'static str,
@@ -46,6 +46,27 @@ impl Figure {
             threshold: "–".to_owned(),
             passed: true,
         }
+    }
+
+    /// Does not hold, by a rule of somebody else's: `threshold` says which.
+    pub(crate) fn missed(
+        name: impl Into<String>,
+        measured: f64,
+        threshold: impl Into<String>,
+        unit: &'static str,
+    ) -> Self {
+        Self {
+            name: name.into(),
+            measured,
+            unit,
+            threshold: threshold.into(),
+            passed: false,
+        }
+    }
+
+    /// Could not be measured, which is no pass.
+    pub(crate) fn not_measured(name: &str, why: &anyhow::Error) -> Self {
+        Self::missed(format!("{name}: {why:#}"), f64::NAN, "measured", "")
     }
 
     /// Holds if it is at least so much.
@@ -87,7 +108,11 @@ fn table(figures: &[Figure]) -> String {
     let rows = figures.iter().map(|figure| {
         vec![
             figure.name.clone(),
-            format!("{:.2}", figure.measured),
+            if figure.measured.is_nan() {
+                "–".to_owned()
+            } else {
+                format!("{:.2}", figure.measured)
+            },
             figure.unit.to_owned(),
             figure.threshold.clone(),
             if figure.passed { "holds" } else { "MISSED" }.to_owned(),
@@ -106,5 +131,17 @@ mod tests {
         let least = |measured| Figure::at_least("a", measured, 2.0, "%").passed;
         assert_eq!([most(2.0), most(2.1), most(f64::NAN)], [true, false, false]);
         assert_eq!([least(2.0), least(1.9)], [true, false]);
+    }
+
+    #[test]
+    fn what_was_not_measured_is_a_row_that_missed() {
+        let why = anyhow::anyhow!("no servers").context("start the roles");
+        let figure = Figure::not_measured("idle", &why);
+        assert!(!figure.passed);
+        let table = table(&[Figure::at_most("a", 1.0, 2.0, "ms"), figure]);
+        let row = table.lines().find(|line| line.contains("idle")).unwrap();
+        let words: Vec<_> = row.split_whitespace().collect();
+        let expected = "idle: start the roles: no servers – measured MISSED";
+        assert_eq!(words.join(" "), expected);
     }
 }
