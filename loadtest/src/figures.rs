@@ -11,7 +11,7 @@ mod hostile;
 mod idle;
 mod neighbours;
 mod nuisance;
-mod pending;
+pub(crate) mod pending;
 mod rebuild;
 mod receiver_limit;
 mod restart;
