@@ -1,5 +1,6 @@
 //! One figure: what was measured, and whether it holds.
 
+use std::fmt;
 use std::process::ExitCode;
 
 use serde::Serialize;
@@ -86,6 +87,29 @@ impl Figure {
     }
 }
 
+impl Figure {
+    fn value(&self) -> String {
+        if self.measured.is_nan() {
+            "–".to_owned()
+        } else {
+            format!("{:.2}", self.measured)
+        }
+    }
+
+    const fn verdict(&self) -> &'static str {
+        if self.passed { "holds" } else { "MISSED" }
+    }
+}
+
+/// A line by itself, while others are still measured.
+impl fmt::Display for Figure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (name, threshold) = (&self.name, &self.threshold);
+        let (value, unit, verdict) = (self.value(), self.unit, self.verdict());
+        write!(f, "{name}: {value} {unit} ({threshold}): {verdict}")
+    }
+}
+
 /// Shows them, for people or for programs. The exit code fails where one does not
 /// hold.
 pub(crate) fn show(figures: &[Figure], json: bool) -> anyhow::Result<ExitCode> {
@@ -108,14 +132,10 @@ fn table(figures: &[Figure]) -> String {
     let rows = figures.iter().map(|figure| {
         vec![
             figure.name.clone(),
-            if figure.measured.is_nan() {
-                "–".to_owned()
-            } else {
-                format!("{:.2}", figure.measured)
-            },
+            figure.value(),
             figure.unit.to_owned(),
             figure.threshold.clone(),
-            if figure.passed { "holds" } else { "MISSED" }.to_owned(),
+            figure.verdict().to_owned(),
         ]
     });
     output::table(&header, rows).to_string()
@@ -143,5 +163,11 @@ mod tests {
         let words: Vec<_> = row.split_whitespace().collect();
         let expected = "idle: start the roles: no servers – measured MISSED";
         assert_eq!(words.join(" "), expected);
+    }
+
+    #[test]
+    fn a_figure_is_a_line_too() {
+        let line = Figure::at_most("p99", 12.34, 10.0, "ms").to_string();
+        assert_eq!(line, "p99: 12.34 ms (≤ 10): MISSED");
     }
 }

@@ -9,7 +9,8 @@ use anyhow::{Context, ensure};
 use tempfile::TempDir;
 use tokio::process::Command;
 
-use crate::figures::figure::Figure;
+use crate::figures::{self, figure::Figure};
+use crate::run::places;
 use crate::run::report::{Ended, Report};
 use crate::run::thresholds::{Broken, broken};
 
@@ -40,11 +41,16 @@ impl Trial {
         self
     }
 
+    /// For so many seconds, and not as long as the others.
+    pub(super) fn lasting(mut self, seconds: u32) -> Self {
+        self.lasts = Some(seconds);
+        self
+    }
+
     /// Nothing starts before everything waits; for so many seconds it comes.
     pub(super) fn holding_for(mut self, seconds: u32) -> Self {
         self.arguments.push("--hold".to_owned());
-        self.lasts = Some(seconds);
-        self
+        self.lasting(seconds)
     }
 }
 
@@ -104,6 +110,23 @@ impl Trials {
         let (report, missed) = read(name, status.success(), &summary)?;
         self.missed.extend(missed);
         Ok(report)
+    }
+
+    /// What `loadtest figures` measures by these words, on the servers of tests or on
+    /// private ones.
+    pub(super) async fn figures(&self, words: &[&str]) -> anyhow::Result<Vec<Figure>> {
+        let said = words.join(" ");
+        writeln!(std::io::stderr().lock(), "loadtest figures {said}")?;
+        let (servers, private) = places::servers().await?;
+        // Large, for it has every figure's in it.
+        let measured = Box::pin(figures::measured(words, servers, self.program.clone())).await;
+        let removed = match private {
+            Some(private) => private.remove().await,
+            None => Ok(()),
+        };
+        let measured = measured?;
+        removed.context("take the servers away")?;
+        Ok(measured)
     }
 
     /// What a delivery costs in one run, against another. Of each two, by turns:
