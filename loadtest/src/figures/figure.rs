@@ -95,17 +95,18 @@ impl Figure {
             format!("{:.2}", self.measured)
         }
     }
+}
 
-    const fn verdict(&self) -> &'static str {
-        if self.passed { "holds" } else { "MISSED" }
-    }
+/// What a figure is called that holds, or does not.
+pub(crate) const fn verdict(passed: bool) -> &'static str {
+    if passed { "holds" } else { "MISSED" }
 }
 
 /// A line by itself, while others are still measured.
 impl fmt::Display for Figure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (name, threshold) = (&self.name, &self.threshold);
-        let (value, unit, verdict) = (self.value(), self.unit, self.verdict());
+        let (value, unit, verdict) = (self.value(), self.unit, verdict(self.passed));
         write!(f, "{name}: {value} {unit} ({threshold}): {verdict}")
     }
 }
@@ -135,7 +136,7 @@ fn table(figures: &[Figure]) -> String {
             figure.value(),
             figure.unit.to_owned(),
             figure.threshold.clone(),
-            figure.verdict().to_owned(),
+            verdict(figure.passed).to_owned(),
         ]
     });
     output::table(&header, rows).to_string()
