@@ -256,14 +256,14 @@ impl Database {
     }
 
     async fn versions(&self) -> Versions {
-        let query = sqlx::query_as(
+        let query = sqlx::query_as::<_, (String, i64, i64, i64)>(
             r"select regexp_replace(relname::text, '_\d{4,}_\d\d_\d\d$', ''),
                 sum(n_tup_ins)::bigint, sum(n_tup_upd)::bigint, sum(n_tup_del)::bigint
             from pg_stat_user_tables
             group by 1",
         );
         let all = async |user: &mut PgConnection| query.fetch_all(user).await;
-        let rows: Vec<(String, i64, i64, i64)> = self.shell.ask(all).await.unwrap();
+        let rows = self.shell.ask(all).await.unwrap();
         let counts = |(table, inserted, updated, deleted)| (table, [inserted, updated, deleted]);
         rows.into_iter().map(counts).collect()
     }
