@@ -57,7 +57,7 @@ pub(crate) async fn event_of_today(database: &Database, destination: Destination
     }
 }
 
-async fn admit(store: &PostgresStore, to: &[DestinationId]) -> Vec<Permit> {
+pub(crate) async fn admit(store: &PostgresStore, to: &[DestinationId]) -> Vec<Permit> {
     admit_within(store, to, &Room::of(u32::MAX)).await
 }
 
@@ -76,7 +76,11 @@ async fn admit_within(store: &PostgresStore, to: &[DestinationId], room: &Room) 
 }
 
 /// What has started, as successes.
-async fn claim(store: &PostgresStore, worker: WorkerId, permits: &[Permit]) -> Vec<Outcome> {
+pub(crate) async fn claim(
+    store: &PostgresStore,
+    worker: WorkerId,
+    permits: &[Permit],
+) -> Vec<Outcome> {
     let claims = store.claim_starts(worker, permits).await.unwrap();
     let started = |(_, answer): &(&Permit, ClaimAnswer)| matches!(answer, ClaimAnswer::Started(_));
     let outcomes = permits.iter().zip(claims.answers).filter(started);
@@ -106,7 +110,7 @@ async fn statements(database: &Database, to: &[DestinationId]) -> u64 {
     }
 }
 
-async fn destinations(database: &Database, count: usize) -> Vec<DestinationId> {
+pub(crate) async fn destinations(database: &Database, count: usize) -> Vec<DestinationId> {
     let mut destinations = Vec::new();
     for _ in 0..count {
         destinations.push(database.destination(UNLIMITED).await);
