@@ -121,7 +121,6 @@ create table attempts (
     -- Where answers count (`count`): the end of its answer, or of the longest time-out of
     -- one that nobody has the outcome of. Null where its start counts.
     counted_at timestamptz,
-    delivery_latency interval generated always as (finished_at - created_at) stored,
     error text,
     response_body bytea,
     -- A line each, `name: value`: beside a body, and of every answer that is no success.
@@ -297,11 +296,14 @@ begin atomic
     order by a.id desc limit most;
 end;
 
--- What has started, by when that was. What is under way is found by its permit.
+-- What has started, by when that was, and how long it took from its event to its outcome.
+-- What is under way is found by its permit.
 create view starts as
-select * from ledger where started_at is not null
+select a.*, a.finished_at - a.created_at as delivery_latency
+from ledger a where a.started_at is not null
 union all
-select * from deliveries where permit is not null and state = 'started';
+select a.*, a.finished_at - a.created_at
+from deliveries a where a.permit is not null and a.state = 'started';
 
 create function destinations_before_delete() returns trigger
     language plpgsql
