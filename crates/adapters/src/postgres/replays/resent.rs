@@ -331,7 +331,8 @@ async fn skipped(
                     and (r.attempt_state is null or a.state = r.attempt_state)
                 ) is true as was_so from (
                     select a.event_id, a.state, a.status from ledger a
-                    where a.tenant_id = r.tenant_id and a.destination_id = r.destination_id
+                    where hash_of(a.destination_id) = hash_of(r.destination_id)
+                        and a.destination_id = r.destination_id and a.tenant_id = r.tenant_id
                         and a.id >= first_attempt_id(utc_day(r.died_from))
                         and a.id + 0 >= first_attempt_id(utc_day(r.died_from))
                     order by a.id + 0
