@@ -125,7 +125,6 @@ create table ledger (
     -- Where answers count (`count`): the end of its answer, or of the longest time-out of
     -- one that nobody has the outcome of. Null where its start counts.
     counted_at integer,
-    delivery_latency integer generated always as (finished_at - created_at) stored,
     status integer,
     error text,
     response_body blob,
@@ -177,14 +176,14 @@ select id, event_id, destination_id, tenant_id, created_at, try_number, tries_be
     payload_bytes, dead_letter, folded, urgent, admitted_at, permit, null as epoch,
     null as not_before, null as deadline, 0 as coarse, crowded, 0 as by_response, state,
     worker_id, claimed_at, started_at, carried_by, batch_size, status, finished_at,
-    counted_at, delivery_latency, error, response_body, response_headers, batch_limit,
-    due_at, expires_at, replay_id, replayed_at
+    counted_at, error, response_body, response_headers, batch_limit, due_at, expires_at,
+    replay_id, replayed_at
 from ledger
 union all
 select id, event_id, destination_id, tenant_id, created_at, try_number, tries_before,
     payload_bytes, 0, 0, urgent, admitted_at, permit, epoch, not_before, deadline, coarse,
     crowded, by_response, state, worker_id, claimed_at, started_at, carried_by,
-    batch_size, null, null, null, null, null, null, null, batch_limit, due_at, expires_at,
+    batch_size, null, null, null, null, null, null, batch_limit, due_at, expires_at,
     replay_id, null
 from deliveries;
 
@@ -265,21 +264,22 @@ create index replays_of_tenant on replays (tenant_id, id);
 create index replays_of_destination on replays (destination_id);
 create index replays_finished on replays (finished_at) where finished_at is not null;
 
--- What has started. What is under way is found by its permit.
+-- What has started, and how long it took from its event to its outcome. What is under way
+-- is found by its permit.
 create view starts as
 select id, event_id, destination_id, tenant_id, created_at, try_number, tries_before,
     payload_bytes, dead_letter, folded, urgent, admitted_at, permit, null as epoch,
     null as not_before, null as deadline, 0 as coarse, crowded, 0 as by_response, state,
     worker_id, claimed_at, started_at, carried_by, batch_size, status, finished_at,
-    counted_at, delivery_latency, error, response_body, response_headers, batch_limit,
-    due_at, expires_at, replay_id, replayed_at
+    counted_at, error, response_body, response_headers, batch_limit, due_at, expires_at,
+    replay_id, replayed_at, finished_at - created_at as delivery_latency
 from ledger where started_at is not null
 union all
 select id, event_id, destination_id, tenant_id, created_at, try_number, tries_before,
     payload_bytes, 0, 0, urgent, admitted_at, permit, epoch, not_before, deadline, coarse,
     crowded, by_response, state, worker_id, claimed_at, started_at, carried_by,
-    batch_size, null, null, null, null, null, null, null, batch_limit, due_at, expires_at,
-    replay_id, null
+    batch_size, null, null, null, null, null, null, batch_limit, due_at, expires_at,
+    replay_id, null, null
 from deliveries where permit is not null and state = 'started';
 
 -- Where first attempts wait is not known here, so whoever has none any more is drained.

@@ -61,7 +61,6 @@ pub(super) struct Wanted<'a> {
 
 /// Each attack against the same posts and reads without one, by turns.
 pub(super) async fn measure(program: &Path, wanted: &Wanted<'_>) -> anyhow::Result<Vec<Figure>> {
-    server::open_files::raise_limit();
     let sizes = match wanted.sizes {
         [] => &[Size::Embedded, Size::Distributed],
         some => some,

@@ -18,7 +18,7 @@ use sqlx::{PgConnection, PgPool};
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::claim::{Claimed, answered, claim_on, destinations};
+use super::claim::{Claimed, answered, claim_on, destinations, read_on};
 use super::failure::Failure;
 use super::rows::{batch_settings, count, integer, keys};
 use crate::row::row;
@@ -45,14 +45,15 @@ pub(super) async fn claim_batches(
         .collect();
     carry(&mut transaction, worker, &started).await?;
     transaction.commit().await?;
+    let found = read_on(pool, rows).await;
     let mut batches: HashMap<i64, Vec<Member>> = HashMap::new();
     for (id, leader) in &started {
         let batch = batches.entry(*leader).or_default();
         batch.extend(members.remove(id));
     }
-    let leaders = rows.iter().filter_map(Claimed::leader);
+    let leaders = found.rows.iter().filter_map(Claimed::leader);
     let mut leaders: HashMap<i64, Member> = leaders.collect();
-    let mut claims = answered(pool, permits, rows).await?;
+    let mut claims = answered(pool, permits, found).await?;
     for (permit, answer) in permits.iter().zip(&mut claims.answers) {
         if let ClaimAnswer::Started(start) = answer {
             let id = permit.attempt.0;

@@ -12,13 +12,14 @@ use domain::time::{Timestamp, micros};
 use domain::trace::TraceContext;
 use engine::ports::{
     ClaimAnswer, Claims, Deferral, HEARTBEAT_TIMEOUT, MAX_HEAD_START, MAX_REQUEST_TIMEOUT, Member,
-    Outcome, SendReport, Start, Target, Wake, Wakes,
+    NextTry, Outcome, SendReport, Start, Target, Wake, Wakes,
 };
 use sqlx::{PgExecutor, PgPool};
 use uuid::Uuid;
 
 use super::connect::BEGIN_UNFLUSHED;
 use super::failure::Failure;
+use super::id_range::IdRange;
 use super::rows::{count, keys};
 use super::{record, secrets};
 use crate::lost::no_event;
@@ -97,6 +98,9 @@ row! {
 /// `limit 1` around an event, here and elsewhere: so it is looked up by its key
 /// in the one partition of its day. As a plain join the planner may read the
 /// whole index of a day that its statistics say is empty.
+///
+/// Events are looked for in the days of these attempts alone ([`IdRange::of_events`]): each
+/// day that is kept would be opened and locked by each claim. [`read_on`] reads the others.
 const CLAIM: &str = "-- claim_starts
     with clock as materialized (select clock_timestamp() as now),
     locked as materialized (
@@ -157,9 +161,33 @@ const CLAIM: &str = "-- claim_starts
     left join locked l on true
     left join lateral (
         select e.content_type, e.payload, e.event_type, e.created_at, e.trace from events e
-        where e.id = l.event_id and e.day = event_day(l.event_id)
+        where e.id = l.event_id and e.day = event_day(l.event_id) and e.day {in_days}
         limit 1
     ) e on l.answer = 'started'";
+
+/// What was accepted before, on whatever day.
+const OTHER_DAYS: &str = "-- claim_starts: events of other days
+    select e.id, e.content_type, e.payload, e.event_type, micros(e.created_at) as accepted_at,
+        e.trace
+    from unnest($1::uuid[]) as n (id)
+    cross join lateral (
+        select e.id, e.content_type, e.payload, e.event_type, e.created_at, e.trace
+        from events e
+        where e.id = n.id and e.day = event_day(n.id)
+        limit 1
+    ) e";
+
+row! {
+    /// An event as a start needs it.
+    struct Accepted {
+        id: Uuid,
+        content_type: String,
+        payload: Vec<u8>,
+        event_type: Option<String>,
+        accepted_at: i64,
+        trace: Option<String>,
+    }
+}
 
 /// Claims starts; the answers are in the order of the permits.
 pub(super) async fn claim_starts(
@@ -168,7 +196,8 @@ pub(super) async fn claim_starts(
     permits: &[Permit],
 ) -> Result<Claims, Failure> {
     let rows = claim_on(pool, worker, permits).await?;
-    answered(pool, permits, rows).await
+    let found = read_on(pool, rows).await;
+    answered(pool, permits, found).await
 }
 
 /// The statement.
@@ -179,7 +208,7 @@ pub(super) async fn claim_on(
 ) -> Result<Vec<Claimed>, Failure> {
     let (ids, numbers) = keys(permits.iter().map(|permit| (permit.attempt, permit.number)));
     let epochs: Vec<i64> = permits.iter().map(|permit| permit.epoch.0).collect();
-    Ok(sqlx::query_as(CLAIM)
+    Ok(sqlx::query_as(IdRange::of(&ids).of_events(CLAIM))
         .bind(worker.0)
         .bind(ids)
         .bind(numbers)
@@ -192,15 +221,66 @@ pub(super) async fn claim_on(
         .await?)
 }
 
+/// What was claimed, with its events.
+pub(super) struct Found {
+    pub(super) rows: Vec<Claimed>,
+    lack: Lack,
+}
+
+/// Why an event is not here.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Lack {
+    /// It is nowhere.
+    Gone,
+    /// It may be where nobody could look.
+    Unread,
+}
+
+/// Reads the events of days that the statement does not name, once it is committed: those
+/// of retries and replays of what was accepted before.
+pub(super) async fn read_on(pool: &PgPool, mut rows: Vec<Claimed>) -> Found {
+    let without = rows.iter().filter(|row| row.is_lost());
+    let ids: HashSet<Uuid> = without.filter_map(|row| row.event_id).collect();
+    if ids.is_empty() {
+        let lack = Lack::Gone;
+        return Found { rows, lack };
+    }
+    let read: Result<Vec<Accepted>, sqlx::Error> = sqlx::query_as(OTHER_DAYS)
+        .bind(ids.into_iter().collect::<Vec<_>>())
+        .fetch_all(pool)
+        .await;
+    let read = match read {
+        Ok(read) => read,
+        Err(error) => {
+            tracing::warn!(%error, "events of other days could not be read");
+            let lack = Lack::Unread;
+            return Found { rows, lack };
+        }
+    };
+    let events: HashMap<Uuid, Accepted> =
+        (read.into_iter()).map(|event| (event.id, event)).collect();
+    for row in rows.iter_mut().filter(|row| row.is_lost()) {
+        if let Some(event) = row.event_id.and_then(|id| events.get(&id)) {
+            row.content_type = Some(event.content_type.clone());
+            row.payload = Some(event.payload.clone());
+            row.event_type.clone_from(&event.event_type);
+            row.accepted_at = Some(event.accepted_at);
+            row.trace.clone_from(&event.trace);
+        }
+    }
+    let lack = Lack::Gone;
+    Found { rows, lack }
+}
+
 /// What the rows come to, once they are committed.
 pub(super) async fn answered(
     pool: &PgPool,
     permits: &[Permit],
-    rows: Vec<Claimed>,
+    Found { rows, lack }: Found,
 ) -> Result<Claims, Failure> {
     let now = Timestamp::from_micros(rows.first().map_or(0, |row| row.now));
     let (lost, rows): (Vec<Claimed>, Vec<Claimed>) = rows.into_iter().partition(Claimed::is_lost);
-    end_lost(pool, &lost).await;
+    let given_back = end_lost(pool, &lost, lack).await;
     let mut wakes = Wakes::default();
     let mut answers: HashMap<(i64, i64), ClaimAnswer> = HashMap::new();
     for row in rows {
@@ -229,7 +309,7 @@ pub(super) async fn answered(
     Ok(Claims {
         now,
         answers: permits.iter().map(answer).collect(),
-        wakes: wakes.into_vec(),
+        wakes: [wakes.into_vec(), given_back].concat(),
         composed_for: Duration::ZERO,
     })
 }
@@ -245,35 +325,50 @@ fn key(permit: &Permit) -> (i64, i64) {
     (permit.attempt.0, permit.number.0)
 }
 
-/// Ends starts that have nothing to send, each as what was not sent.
+/// Ends starts that have nothing to send, each as what was not sent. Those whose events could
+/// not be read wait again.
 /// They are refused whatever becomes of this; if it fails, the reaper ends them,
 /// as what nobody knows.
-async fn end_lost(pool: &PgPool, lost: &[Claimed]) {
+async fn end_lost(pool: &PgPool, lost: &[Claimed], lack: Lack) -> Vec<Wake> {
     let Some(first) = lost.first() else {
-        return;
+        return Vec::new();
     };
-    let outcomes: Vec<Outcome> = lost.iter().filter_map(Claimed::not_sent).collect();
+    let outcomes: Vec<Outcome> = (lost.iter()).filter_map(|row| row.not_sent(lack)).collect();
     let attempts: Vec<AttemptId> = outcomes.iter().map(|outcome| outcome.attempt).collect();
-    tracing::error!(?attempts, "attempts whose events are gone are not sent");
+    if lack == Lack::Gone {
+        tracing::error!(?attempts, "attempts whose events are gone are not sent");
+    }
     let recorded = record::record_outcomes(pool, WorkerId(first.worker_id), &outcomes).await;
-    if recorded.is_err() {
-        tracing::warn!(?attempts, "what was not sent is not recorded");
+    match recorded {
+        Ok(recorded) => recorded.wakes,
+        Err(failure) => {
+            tracing::warn!(?failure, ?attempts, "what was not sent is not recorded");
+            Vec::new()
+        }
     }
 }
 
 impl Claimed {
-    /// Whether it has started, and its event is not there. Nothing deletes one
+    /// Whether it has started, and its event was not found. Nothing deletes one
     /// that is needed; if somebody has, an empty request would be the worst of it.
     fn is_lost(&self) -> bool {
         self.answer.as_deref() == Some("started") && self.payload.is_none()
     }
 
-    fn not_sent(&self) -> Option<Outcome> {
-        Some(no_event(
+    fn not_sent(&self, lack: Lack) -> Option<Outcome> {
+        let gone = no_event(
             AttemptId(self.id?),
             PermitNumber(self.number?),
             DestinationId(self.destination_id?),
-        ))
+        );
+        Some(match lack {
+            Lack::Gone => gone,
+            Lack::Unread => Outcome {
+                error: Some("its event could not be read".into()),
+                next: NextTry::Again,
+                ..gone
+            },
+        })
     }
 
     /// Whether this is that attempt's, and it has started.

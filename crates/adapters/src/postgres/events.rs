@@ -145,7 +145,8 @@ pub(super) async fn attempts(
         from (
             (
                 select * from ledger a
-                where a.tenant_id = $1 and a.destination_id = $2 and a.id + 0 < $3
+                where hash_of(a.destination_id) = hash_of($2) and a.destination_id = $2
+                    and a.tenant_id = $1 and a.id + 0 < $3
                 order by a.id + 0 desc limit $4
             )
             union all

@@ -41,7 +41,8 @@ fn newest_of_places() -> String {
     };
     let parts = [
         "ledger a
-                where a.tenant_id = $1 and a.destination_id = p.id and a.id < bound.id",
+                where hash_of(a.destination_id) = hash_of(p.id) and a.destination_id = p.id
+                    and a.tenant_id = $1 and a.id < bound.id",
         "deliveries a
                 where a.destination_id = p.id and a.permit is null and a.due_at is null",
         "deliveries a

@@ -9,10 +9,11 @@ use domain::share::Room;
 use engine::ports::{ClaimAnswer, Run, Store, Sweep};
 
 use crate::coarse::success;
+use crate::counting::Counted;
 use crate::database::{Database, measured, per_second, run};
-use crate::days::{SUCCEEDED, old, running_for};
+use crate::days::{SUCCEEDED, WAITING, old, running_for};
 use crate::horizon::raise;
-use crate::ratios::UNLIMITED;
+use crate::ratios::{UNLIMITED, event_of_today};
 
 /// Pages touched by thirty claims, without what planning the statement touches:
 /// it looks at every index of every day, once in a connection.
@@ -132,7 +133,7 @@ async fn admission_costs_the_same_whatever_the_days_before() {
     .await;
 }
 
-/// Days of attempts that a step has open when it writes to the first of them.
+/// Days of attempts and of events that a step has open when it writes to the first of them.
 async fn days_open<T>(database: &Database, step: impl Future<Output = T>) -> (i64, T) {
     let held = "select pg_advisory_lock(41)";
     let mut holder = database.user().await;
@@ -141,7 +142,7 @@ async fn days_open<T>(database: &Database, step: impl Future<Output = T>) -> (i6
         database.until_somebody_waits().await;
         let open = "select count(distinct l.relation) from pg_locks l
             join pg_inherits i on i.inhrelid = l.relation
-            where i.inhparent = 'ledger'::regclass
+            where i.inhparent in ('ledger'::regclass, 'events'::regclass)
                 and l.database = (select oid from pg_database where datname = current_database())";
         let open = database.number(open).await;
         run(&mut holder, "select pg_advisory_unlock(41)".to_owned()).await;
@@ -206,12 +207,85 @@ async fn a_step_of_an_attempt_opens_its_days_alone() {
     let release = store.release_permits(&permits[1..]);
     let (releasing, released) = days_open(&database, release).await;
     assert_eq!(released.unwrap().len(), 1);
-    // An admission counts what started on the days before; what is owed has no day.
+    // An admission counts what started on the days before; what is owed has no day. A claim
+    // reads events of the attempts' day and the one before, and those without a day.
     assert_eq!(
         (admitting, claiming, recording, releasing),
-        (4, 0, 1, 0),
+        (4, 3, 1, 0),
         "of 42 days"
     );
+}
+
+/// An attempt of today whose event is five days old, as a retry's may be.
+async fn made_today_for_an_old_event(database: &Database, to: DestinationId) -> Permit {
+    old(database, to, 5, 1, WAITING).await;
+    database
+        .sql(
+            "update deliveries set id = next_attempt_id('attempts_id_seq') where state = 'waiting'",
+        )
+        .await;
+    let permits = database.permits(to).await;
+    database.let_nothing_lapse().await;
+    assert_eq!(permits.len(), 1);
+    permits[0]
+}
+
+/// The one started attempt, with the payload of the old event.
+fn assert_old_event(answers: &[ClaimAnswer]) {
+    let [ClaimAnswer::Started(start)] = answers else {
+        panic!("{answers:?}")
+    };
+    assert_eq!(
+        (&start.payload[..], &*start.content_type),
+        (&b"x"[..], "text/plain")
+    );
+}
+
+/// What was accepted long before its attempt was made takes one more, and nothing else does.
+#[tokio::test]
+async fn a_claim_is_one_statement_and_reads_old_events_by_another() {
+    let database = running_for(8).await;
+    let to = database.destination(per_second(100)).await;
+    let worker = database.worker().await;
+    let counted = Counted::of(&database).await;
+    // The connection's settings are no claim's.
+    counted.store.accept_events(&[]).await.unwrap();
+    let event = event_of_today(&database, to).await;
+    database.store.accept_events(&[event]).await.unwrap();
+    let new = database.permits(to).await;
+    database.let_nothing_lapse().await;
+    let before = counted.statements();
+    let claims = counted.store.claim_starts(worker, &new).await.unwrap();
+    assert!(matches!(claims.answers[..], [ClaimAnswer::Started(_)]));
+    assert_eq!(counted.statements() - before, 1);
+    let before = counted.statements();
+    let permit = made_today_for_an_old_event(&database, to).await;
+    let claims = counted.store.claim_starts(worker, &[permit]).await.unwrap();
+    assert_old_event(&claims.answers);
+    assert_eq!(counted.statements() - before, 2);
+}
+
+/// Its start is given back: that it could not be read says nothing of the receiver.
+#[tokio::test]
+async fn an_old_event_that_cannot_be_read_is_sent_later() {
+    let database = running_for(8).await;
+    let to = database.destination(per_second(100)).await;
+    let worker = database.worker().await;
+    let permit = made_today_for_an_old_event(&database, to).await;
+    let mut user = database.user().await;
+    let hold = "begin; do $$ begin
+        execute format('lock table events_%s', to_char(utc_day(now()) - 5, 'YYYY_MM_DD'));
+    end; $$";
+    run(&mut user, hold.to_owned()).await;
+    let claims = database.store.claim_starts(worker, &[permit]).await;
+    assert_eq!(claims.unwrap().answers, [ClaimAnswer::Refused]);
+    run(&mut user, "rollback".to_owned()).await;
+    let not_sent = "select count(*) from ledger where state = 'not_sent' and not dead_letter";
+    assert_eq!(database.number(not_sent).await, 1);
+    let again = database.permits(to).await;
+    database.let_nothing_lapse().await;
+    let claims = database.store.claim_starts(worker, &again).await.unwrap();
+    assert_old_event(&claims.answers);
 }
 
 /// Where rows have a day, they are found in it, whatever the statistics say.

@@ -49,6 +49,16 @@ async fn a_delivery_writes_nine_entries() {
     assert_eq!(entries(&database, "ledger%").await, 3 + 1, "what is over");
 }
 
+/// What people look for is by a hash of the destination: by its id and its tenant's an entry
+/// would be twice as large.
+#[tokio::test]
+async fn the_key_for_people_has_sixteen_bytes() {
+    let database = Database::create().await;
+    let bytes = "select sum(attlen)::bigint from pg_attribute
+        where attrelid = 'ledger_of_destination'::regclass";
+    assert_eq!(database.number(bytes).await, 16);
+}
+
 /// Of a row that changes in its page the log has all from the first byte that differs to
 /// the last.
 #[tokio::test]

@@ -331,7 +331,8 @@ async fn skipped(
                     and (r.attempt_state is null or a.state = r.attempt_state)
                 ) is true as was_so from (
                     select a.event_id, a.state, a.status from ledger a
-                    where a.tenant_id = r.tenant_id and a.destination_id = r.destination_id
+                    where hash_of(a.destination_id) = hash_of(r.destination_id)
+                        and a.destination_id = r.destination_id and a.tenant_id = r.tenant_id
                         and a.id >= first_attempt_id(utc_day(r.died_from))
                         and a.id + 0 >= first_attempt_id(utc_day(r.died_from))
                     order by a.id + 0
@@ -422,7 +423,9 @@ fn moved() -> String {
             replay_id, expires_at, payload_bytes, urgent
         )
         select k.id, d.id, d.tenant_id, k.tries + 1, k.tries, from_micros($11),
-            from_micros($11), $1, from_micros($11) + d.max_age_ms * interval '1 millisecond',
+            from_micros($11), $1,
+            from_micros($11)
+                + coalesce(d.max_age_ms, d.tier_age_ms) * interval '1 millisecond',
             octet_length(e.payload), e.urgent
         from known k
         join events e on e.id = k.id and e.day = k.day

@@ -72,7 +72,7 @@ async fn examine(
     Ok(sqlx::query_as(
         "-- retain: destinations
         with examined as materialized (
-            select d.id, d.tenant_id, d.deleted_at, d.drained_at
+            select d.id, d.deleted_at, d.drained_at
             from destinations d
             where d.deleted_at is not null
                 and (d.deleted_at, d.id) > (from_micros($1), $2)
@@ -83,7 +83,7 @@ async fn examine(
         select x.id, micros(x.deleted_at) as deleted_at,
             exists (
                 select from ledger a
-                where a.tenant_id = x.tenant_id and a.destination_id = x.id
+                where hash_of(a.destination_id) = hash_of(x.id) and a.destination_id = x.id
                 offset 0
             )
             or exists (
