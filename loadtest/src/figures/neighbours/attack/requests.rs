@@ -266,8 +266,9 @@ pub(super) async fn resends(attacker: &Attacker, underway: &mut Underway) -> any
 pub(super) async fn fan_out(attacker: &Attacker, underway: &mut Underway) -> anyhow::Result<()> {
     let all = json!({"event_types": ["*"], "limits": {"per_minute": 1}});
     attacker.destinations(SUBSCRIBERS, NOBODY, all).await?;
-    // A thousand would be 300,000 deliveries, which is answered after a minute.
-    let events = vec![json!({"type": TYPE, "payload": {}}); 50];
+    // All that ask at once are answered within seconds: fifty events each were 240,000
+    // deliveries, of which none was answered in half a minute.
+    let events = vec![json!({"type": TYPE, "payload": {}}); 4];
     let body = json!({"events": events}).to_string();
     underway.crew(attacker, 20, move |_| post("/v1/events/batch", &body));
     Ok(())
