@@ -126,6 +126,7 @@ macro_rules! store_contract {
         );
         $crate::store_contract!(@module $world, coarse:
             a_coarse_limit_counts_started_and_finished
+            what_is_recorded_together_counts_each_its_own_way
             a_limit_that_becomes_coarse_counts_what_started_before
         );
         $crate::store_contract!(@module $world, claim:

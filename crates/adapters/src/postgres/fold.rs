@@ -3,12 +3,10 @@
 //! A start is folded once, by its row: whoever sets `folded` adds it here, in
 //! the same transaction.
 
-use std::collections::BTreeMap;
-
 use domain::ids::DestinationId;
 use domain::limit::Period;
 use domain::time::{Timestamp, micros};
-use sqlx::PgConnection;
+use sqlx::{AssertSqlSafe, PgConnection};
 use uuid::Uuid;
 
 use super::failure::Failure;
@@ -21,68 +19,58 @@ pub(super) fn shard(worker: Option<Uuid>) -> i16 {
     worker.map_or(0, |id| i16::from(id.as_bytes()[15] % SHARDS))
 }
 
+/// The part of a statement that counts the starts of `from` in all periods: a destination
+/// each, and an instant in microseconds. From `$first` on it is bound a shard and what
+/// [`periods`] says.
+///
+/// The end of a bucket is exclusive. They are written in the order of the key: two that add
+/// to the same buckets lock them in the same order. `offset 0`: where nothing has started,
+/// no period is looked at.
+pub(super) fn count_of(from: &str, first: usize) -> String {
+    let (periods, widths) = (first + 1, first + 2);
+    format!(
+        "insert into start_buckets as b (destination_id, period, ends_at, shard, starts)
+        select s.destination_id, p.period, p.ends_at, ${first}::smallint, count(*)::integer
+        from {from} as s (destination_id, at)
+        cross join lateral (
+            select p.period, from_micros((s.at / p.width + 1) * p.width) as ends_at
+            from unnest(${periods}::text[], ${widths}::bigint[]) as p (period, width)
+            offset 0
+        ) p
+        group by 1, 2, 3
+        order by 1, 2, 3
+        on conflict (destination_id, period, ends_at, shard)
+        do update set starts = b.starts + excluded.starts"
+    )
+}
+
+/// The periods, and how long a bucket of each is.
+pub(super) fn periods() -> (Vec<&'static str>, Vec<i64>) {
+    let each = |period: Period| (period.as_str(), micros(period.bucket()));
+    Period::ALL.map(each).into_iter().unzip()
+}
+
 /// Counts these starts in all periods.
 pub(super) async fn add_starts(
     connection: &mut PgConnection,
     starts: impl IntoIterator<Item = (DestinationId, Timestamp)>,
     shard: i16,
 ) -> Result<(), Failure> {
-    // In the order of the key: two that add to the same buckets lock them in
-    // the same order.
-    let mut buckets: BTreeMap<(Uuid, &'static str, i64), i32> = BTreeMap::new();
-    for (destination, start) in starts {
-        for period in Period::ALL {
-            let key = (destination.0, period.as_str(), bucket_end(period, start));
-            *buckets.entry(key).or_default() += 1;
-        }
-    }
-    if buckets.is_empty() {
+    let (destinations, instants): (Vec<Uuid>, Vec<i64>) = (starts.into_iter())
+        .map(|(destination, start)| (destination.0, start.as_micros()))
+        .unzip();
+    if destinations.is_empty() {
         return Ok(());
     }
-    let (mut ids, mut periods, mut ends, mut counts) = (vec![], vec![], vec![], vec![]);
-    for ((id, period, end), starts) in buckets {
-        ids.push(id);
-        periods.push(period);
-        ends.push(end);
-        counts.push(starts);
-    }
-    sqlx::query(
-        "-- fold: add_starts
-        insert into start_buckets as b (destination_id, period, ends_at, shard, starts)
-        select n.destination_id, n.period, from_micros(n.ends_at), $5, n.starts
-        from unnest($1::uuid[], $2::text[], $3::bigint[], $4::integer[])
-            as n (destination_id, period, ends_at, starts)
-        on conflict (destination_id, period, ends_at, shard)
-        do update set starts = b.starts + excluded.starts",
-    )
-    .bind(ids)
-    .bind(periods)
-    .bind(ends)
-    .bind(counts)
-    .bind(shard)
-    .execute(connection)
-    .await?;
+    let (periods, widths) = periods();
+    let counting = count_of("unnest($1::uuid[], $2::bigint[])", 3);
+    sqlx::query(AssertSqlSafe(format!("-- fold: add_starts\n{counting}")))
+        .bind(destinations)
+        .bind(instants)
+        .bind(shard)
+        .bind(periods)
+        .bind(widths)
+        .execute(connection)
+        .await?;
     Ok(())
-}
-
-/// The end, exclusive, of the bucket that holds `start`.
-fn bucket_end(period: Period, start: Timestamp) -> i64 {
-    let width = micros(period.bucket());
-    (start.as_micros().div_euclid(width) + 1) * width
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_bucket_ends_after_every_start_in_it() {
-        for start in [0, 1, 4_999, 5_000, 1_790_000_000_123_456] {
-            let end = bucket_end(Period::Second, Timestamp::from_micros(start));
-            assert!(
-                end > start && end - start <= 5_000,
-                "{start} in the one until {end}"
-            );
-        }
-    }
 }

@@ -2,11 +2,11 @@
 //! that coarse limits count.
 //!
 //! Those from which nothing follows, successes of destinations that are well, are
-//! recorded by one statement; workers hand in successes by themselves
-//! (`plain_outcomes_apart`), and those of destinations that are remembered are left
-//! over. For all else the lock and what is decided by it are two statements, and all of
-//! it is one commit: a row that the reaper has just made `unknown` has a retry that the
-//! snapshot of the locking statement does not see.
+//! recorded by one statement, which counts what coarse limits count; workers hand in
+//! successes by themselves (`plain_outcomes_apart`), and those of destinations that are
+//! remembered are left over. For all else the lock and what is decided by it are two
+//! statements, and all of it is one commit: a row that the reaper has just made `unknown`
+//! has a retry that the snapshot of the locking statement does not see.
 
 use std::collections::{HashMap, HashSet};
 
@@ -118,7 +118,7 @@ const RECORD_PLAIN: &str = "-- record_outcomes: record_plain
         join deliveries a on a.id = n.id and a.permit = n.number
         left join health h on h.destination_id = a.destination_id
         left join smart_limits s on s.destination_id = a.destination_id
-        where a.worker_id = $1 and a.state = 'started' and (a.folded or not a.coarse)
+        where a.worker_id = $1 and a.state = 'started'
             and h.destination_id is null and s.destination_id is null
         order by a.id
         for update of a skip locked
@@ -131,15 +131,24 @@ const RECORD_PLAIN: &str = "-- record_outcomes: record_plain
             a.claimed_at + l.arrives_within * interval '1 microsecond' as arrived_by,
             l.status as answered, l.error as problem, l.response_body as body,
             l.response_headers as headers
+    ),
+    counted as (
+        {counted}
     )
     insert into ledger (
         {kept}, {started}, folded, state, started_at, finished_at, counted_at, status, error,
         response_body, response_headers
     )
-    select {kept}, {started}, folded, ended, sent_at, ended_at,
+    select {kept}, {started}, folded or coarse, ended, sent_at, ended_at,
         case when by_response then arrived_by end, answered, problem, body, headers
     from gone
     returning id, destination_id, crowded";
+
+/// What its `{counted}` counts. That waits for whoever adds to the same buckets, after all
+/// else that the statement does.
+const COUNTED: &str = "(
+            select destination_id, micros(sent_at) from gone where coarse and not folded
+        )";
 
 /// What was recorded by one statement.
 #[derive(Default)]
@@ -148,11 +157,11 @@ struct Plain {
     wakes: Wakes,
 }
 
-/// Records outcomes from which nothing follows: no retry, nothing that a coarse
-/// limit counts, nothing to be remembered of a destination. What the statement finds to
-/// be of another kind is left: all of a destination that is remembered, for its answers
-/// are judged in their order. And everything is left where an outcome is not plain
-/// itself: others of its destination may come before it.
+/// Records outcomes from which nothing follows: no retry, nothing to be remembered of a
+/// destination. What the statement finds to be of another kind is left: all of a
+/// destination that is remembered, for its answers are judged in their order. And
+/// everything is left where an outcome is not plain itself: others of its destination may
+/// come before it.
 async fn record_plain(
     pool: &PgPool,
     worker: WorkerId,
@@ -167,7 +176,9 @@ async fn record_plain(
         .filter(|outcome| known.insert(outcome.attempt))
         .collect();
     let (ids, numbers) = keys(plain.iter().map(|one| (one.attempt, one.number)));
-    let rows: Vec<(i64, Uuid, bool)> = sqlx::query_as(moving(RECORD_PLAIN))
+    let (periods, widths) = fold::periods();
+    let text = RECORD_PLAIN.replace("{counted}", &fold::count_of(COUNTED, 12));
+    let rows: Vec<(i64, Uuid, bool)> = sqlx::query_as(moving(&text))
         .bind(worker.0)
         .bind(ids)
         .bind(numbers)
@@ -179,6 +190,9 @@ async fn record_plain(
         .bind(of(&plain, |one| one.response_headers.as_text()))
         .bind(of(&plain, |one| micros(one.sent_after)))
         .bind(of(&plain, |one| micros(one.arrives_within())))
+        .bind(fold::shard(Some(worker.0)))
+        .bind(periods)
+        .bind(widths)
         .fetch_all(pool)
         .await?;
     let mut plain = Plain::default();
