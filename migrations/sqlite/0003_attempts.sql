@@ -86,7 +86,7 @@ create index deliveries_due on deliveries (destination_id, urgent desc, due_at, 
 -- starts, from the key alone. Whoever looks for what nobody came back for reads all of it,
 -- by the keys: it is bounded by what may be out at once.
 create index deliveries_held
-    on deliveries (destination_id, state, started_at, not_before, deadline)
+    on deliveries (destination_id, state, started_at, not_before, deadline, crowded)
     where permit is not null and carried_by is null;
 -- What is under way in the request of another.
 create index deliveries_carried on deliveries (destination_id) where carried_by is not null;

@@ -243,6 +243,32 @@ fn who_is_short_of_places_is_woken_when_a_good_part_of_them_is_free() {
     }
 }
 
+/// What it has was given while there was room, and none of it was to wake. Then places bind:
+/// it does not stand still until it is looked at.
+#[test]
+fn who_becomes_short_of_places_is_woken_by_the_first_that_come_free() {
+    let takes = Fate::Start {
+        late: 500,
+        sent: 100,
+        takes: 100_000,
+    };
+    for (earlier, places) in (1..60).flat_map(|earlier| [(earlier, 0), (earlier, 2)]) {
+        let mut world = unlimited(10_000, vec![takes]);
+        world.waiting = u64::from(earlier);
+        world.follow_looks(u32::MAX, world.now + Duration::from_millis(20));
+        assert_eq!(world.starts.len(), earlier as usize, "there was room");
+
+        world.arrive(1_000);
+        let stopped = world.now;
+        world.follow_looks_within(earlier + places, stopped + Duration::from_millis(1));
+        assert_eq!(world.starts.len(), earlier as usize + places as usize);
+        world.follow_looks_within(earlier + places, stopped + Duration::from_millis(300));
+        let starts = world.starts.len() as u32;
+        assert!(starts >= 2 * earlier, "{starts} of {earlier} and {places}");
+        assert!(world.runs <= 10, "{} runs", world.runs);
+    }
+}
+
 /// Not one run for each that comes: one each ten milliseconds, for which nobody waits longer.
 #[test]
 fn arrivals_at_a_busy_destination_cost_no_run_each() {

@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use domain::admission::{
-    Backlog, Blocked, Bucket, CoarseStarts, Decision, Look, Meter, Outstanding, Usage, admit,
+    Backlog, Blocked, Bucket, CROWDED_FLOOR, CoarseStarts, Decision, LOOK_WHEN_NONE_WAKES, Look,
+    Meter, Outstanding, Usage, admit,
 };
+use domain::ids::PermitNumber;
 use domain::limit::{Count, MAX_LIMIT, Period, Shape};
 use domain::margin::Spread;
 use domain::policy::{LimitSettings, Policy};
@@ -89,12 +91,13 @@ prop_compose! {
         (meter, recount) in ((any::<i64>(), any_time()), any::<bool>()),
         held_until in prop::option::of(any_time()),
         deferred_until in prop::option::of(any_time()),
-        probing in any::<bool>(),
+        (probing, wakes) in any::<(bool, bool)>(),
     ) -> Usage {
         let meter = Meter { missing_micro: meter.0, as_of: meter.1 };
         Usage {
             outstanding,
             in_flight,
+            wakes,
             starts,
             claims,
             coarse,
@@ -178,6 +181,41 @@ proptest! {
         for (slow, fast) in slower.iter().zip(&faster) {
             prop_assert!(fast <= slow, "{:?} {:?}", slower, faster);
         }
+    }
+
+    /// Whatever it had before, marked or not, and however little it is given.
+    #[test]
+    fn whoever_is_short_of_places_is_woken_by_what_is_out_or_looks_soon(
+        (queued, in_flight, marked) in (0..40_u32, 0..40_u32, any::<bool>()),
+        places in 0..40_u32,
+        before in 0..1_000_000_i64,
+    ) {
+        let now = Timestamp::from_millis(1_000_000);
+        let unlimited = LimitSettings {
+            unlimited: true,
+            max_in_flight: Some(10_000),
+            ..LimitSettings::EXACT
+        };
+        let permit = Outstanding { not_before: now, deadline: now + Duration::from_secs(2) };
+        let usage = Usage {
+            outstanding: vec![permit; queued as usize],
+            in_flight,
+            wakes: marked && queued + in_flight > 0,
+            ..Usage::default()
+        };
+        let backlog = Backlog { due: 400, urgent: 0, next_due: None };
+        let decision = admit(&unlimited.policy(), &usage, &backlog, places, now);
+        prop_assert_eq!(decision.blocked, Some(Blocked::Places));
+        prop_assert_eq!(decision.slots.len(), places as usize);
+        let last = PermitNumber(before + i64::from(places));
+        let mut given = (before + 1..=last.0).map(PermitNumber);
+        let one_wakes = usage.wakes || given.any(|number| decision.wakes(number, last));
+        let soon = Look::At {
+            at: now + LOOK_WHEN_NONE_WAKES,
+            floor: Some(now + CROWDED_FLOOR),
+        };
+        let is_out = queued + in_flight + places > 0;
+        prop_assert_eq!(decision.look == soon, is_out && !one_wakes);
     }
 
     /// Looks never make a busy loop, even where nobody reaps and nobody works.

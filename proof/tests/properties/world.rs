@@ -74,6 +74,8 @@ pub(crate) struct World {
     last_permit: PermitNumber,
     in_flight: u32,
     under_way: BTreeMap<u64, Row>,
+    /// Whose outcomes wake it.
+    waking: BTreeSet<u64>,
     /// What is over, by when it counts: its start or, where answers count, the end of its
     /// answer; and when it was claimed.
     over: BTreeSet<(Timestamp, Timestamp, u64)>,
@@ -139,6 +141,7 @@ impl World {
             last_permit: PermitNumber(0),
             in_flight: 0,
             under_way: BTreeMap::new(),
+            waking: BTreeSet::new(),
             over: BTreeSet::new(),
             buckets: BTreeMap::new(),
             meter: Meter::default(),
@@ -227,6 +230,7 @@ impl World {
 
     fn move_back(&mut self, permit: u64) {
         if self.outstanding.remove(&permit).is_some() {
+            self.waking.remove(&permit);
             self.waiting += 1;
             self.wake(self.now);
         }
@@ -235,6 +239,7 @@ impl World {
     /// The outcome; it folds the start, as the store does.
     fn finish(&mut self, permit: u64, wakes: bool) {
         self.in_flight -= 1;
+        self.waking.remove(&permit);
         let mut row = self.under_way.remove(&permit).unwrap();
         row.report();
         self.in_use += self.now.since(row.claimed_at);
@@ -313,6 +318,7 @@ impl World {
         Usage {
             outstanding: self.outstanding.values().copied().collect(),
             in_flight: self.in_flight,
+            wakes: !self.waking.is_empty(),
             starts: starts.map(|(started_at, _)| started_at).collect(),
             claims,
             coarse: coarse.collect(),
@@ -373,11 +379,15 @@ impl World {
         self.note_look(&decision);
         self.meter = decision.meter;
         self.recount = false;
+        let last = PermitNumber(self.last_permit.0 + decision.slots.len() as i64);
         for slot in &decision.slots {
             self.waiting -= 1;
             self.number += 1;
             self.last_permit.0 += 1;
-            let wakes = decision.wakes(self.last_permit);
+            let wakes = decision.wakes(self.last_permit, last);
+            if wakes {
+                self.waking.insert(self.number);
+            }
             let fate = self.fates[self.last_permit.0 as usize % self.fates.len()];
             let row = Outstanding {
                 not_before: slot.not_before,
@@ -443,6 +453,8 @@ impl World {
     pub(crate) fn change(&mut self, policy: Policy) {
         self.waiting += self.outstanding.len() as u64;
         self.outstanding.clear();
+        let under_way = &self.under_way;
+        self.waking.retain(|permit| under_way.contains_key(permit));
         self.recount = true;
         self.policy = policy.clone();
         // The history's time is read after the claims in flight.

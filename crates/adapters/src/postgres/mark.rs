@@ -53,7 +53,7 @@ pub(super) async fn mark_admitted(
             deadlines.push(permit.deadline.as_micros());
             coarse.push(plan.decided.is_coarse);
             by_response.push(plan.decided.by_response);
-            crowded.push(plan.decided.decision.wakes(permit.number));
+            crowded.push(plan.decided.wakes(permit.number));
         }
     }
     if ids.is_empty() {

@@ -230,6 +230,7 @@ fn reading(row: Row, question: &Question<'_>, scope: &Scope, now: Timestamp) -> 
             })
             .collect(),
         in_flight: count(owed.in_flight),
+        wakes: owed.wakes,
         starts: timestamps(starts.iter().chain(&rest.answers)),
         claims: timestamps(&rest.claims),
         coarse: coarse_starts(&rest, scope),

@@ -265,7 +265,7 @@ impl Read {
                 &mut writes.mark,
                 now,
                 permit,
-                (decided.is_coarse, decision.wakes(permit.number)),
+                (decided.is_coarse, decided.wakes(permit.number)),
                 decided.by_response,
             )?;
         }

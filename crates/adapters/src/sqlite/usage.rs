@@ -25,13 +25,13 @@ const UNFOLDED_MAX: usize = 5_000;
 
 const OUTSTANDING: &str = "
     -- admit: permits that may still start
-    select not_before, deadline from deliveries indexed by deliveries_held
+    select not_before, deadline, crowded from deliveries indexed by deliveries_held
     where destination_id = ?1 and state = 'admitted' and permit is not null
         and carried_by is null";
 
 const IN_FLIGHT: &str = "
     -- admit: attempts in flight
-    select count(*) from deliveries indexed by deliveries_held
+    select count(*), coalesce(max(crowded), 0) from deliveries indexed by deliveries_held
     where destination_id = ?1 and state = 'started' and permit is not null
         and carried_by is null";
 
@@ -109,13 +109,20 @@ pub(super) fn read_usage(
     policy: &Policy,
     usage: &mut Usage,
 ) -> Result<(), Fault> {
+    let mut wakes = false;
     usage.outstanding = all(tx, OUTSTANDING, [destination], |row| {
+        wakes |= row.get::<_, bool>(2)?;
         Ok(Outstanding {
             not_before: time(row, 0)?,
             deadline: time(row, 1)?,
         })
     })?;
-    usage.in_flight = first(tx, IN_FLIGHT, [destination], |row| Ok(row.get(0)?))?.unwrap_or(0);
+    let in_flight = first(tx, IN_FLIGHT, [destination], |row| {
+        Ok((row.get::<_, u32>(0)?, row.get::<_, bool>(1)?))
+    })?;
+    let (in_flight, flying_wakes) = in_flight.unwrap_or_default();
+    usage.in_flight = in_flight;
+    usage.wakes = wakes || flying_wakes;
     usage.starts = match policy.count {
         Count::Start => newest(newest_starts(policy), now, |place, since, count| {
             starts(tx, destination, place, since, count)

@@ -17,6 +17,8 @@ pub struct Crowd {
     /// One permit of so many in a row wakes. A power of two, so that it seldom
     /// differs from run to run, and a row is seldom cut.
     row: u32,
+    /// Nothing that is out wakes yet.
+    is_first: bool,
 }
 
 impl Crowd {
@@ -24,6 +26,7 @@ impl Crowd {
     pub(super) fn of(used: u32) -> Self {
         Self {
             row: 1 << (used / PART).max(1).ilog2(),
+            is_first: false,
         }
     }
 
@@ -36,14 +39,32 @@ impl Crowd {
     pub(super) fn of_places(used: u32) -> Self {
         Self {
             row: used.div_ceil(PART).next_power_of_two(),
+            is_first: false,
         }
     }
 
-    /// Whether the outcome of the attempt with this permit wakes the destination.
+    /// The same where nothing that is out wakes: it was given while nobody waited for its
+    /// room. The row counts that too, so a run that gives less than a row may choose none.
+    pub(super) fn first(self) -> Self {
+        Self {
+            is_first: true,
+            ..self
+        }
+    }
+
+    /// Whether the outcome of the attempt with this permit wakes the destination; it is one
+    /// of so many that a run has given, up to the `last`.
     ///
-    /// One of each row does, and not the same place of each: a receiver that lets
-    /// every eighth request hang must not get all of those that wake.
-    pub(super) fn wakes(self, permit: PermitNumber) -> bool {
+    /// The last does where otherwise nothing that is out would.
+    pub(super) fn wakes(self, permit: PermitNumber, (given, last): (u32, PermitNumber)) -> bool {
+        let first = last.0.saturating_sub(i64::from(given)).saturating_add(1);
+        let chooses_another = || (first..last.0).any(|number| self.chooses(PermitNumber(number)));
+        self.chooses(permit) || (self.is_first && permit == last && !chooses_another())
+    }
+
+    /// One of each row, and not the same place of each: a receiver that lets every eighth
+    /// request hang must not get all of those that wake.
+    fn chooses(self, permit: PermitNumber) -> bool {
         let row = i64::from(self.row);
         let (number, place) = (permit.0.div_euclid(row), permit.0.rem_euclid(row));
         place == scattered(number).rem_euclid(row)
@@ -67,7 +88,7 @@ mod tests {
 
     fn woken(crowd: Crowd, numbers: std::ops::Range<i64>) -> Vec<i64> {
         numbers
-            .filter(|number| crowd.wakes(PermitNumber(*number)))
+            .filter(|number| crowd.chooses(PermitNumber(*number)))
             .collect()
     }
 
@@ -95,7 +116,37 @@ mod tests {
             }
         }
         for crowd in [Crowd::of(u32::MAX), Crowd::of_places(u32::MAX)] {
-            let _total = crowd.wakes(PermitNumber(i64::MAX));
+            let last = PermitNumber(i64::MAX);
+            let _total = crowd
+                .first()
+                .wakes(last, (u32::MAX, PermitNumber(i64::MIN)));
+            let _total = crowd.first().wakes(last, (1, last));
+        }
+    }
+
+    /// Wherever it begins and however few they are.
+    #[test]
+    fn where_nothing_wakes_one_of_those_that_are_given_does() {
+        for (used, given) in [(26, 2), (64, 1), (500, 17), (500, 200)] {
+            let crowd = Crowd::of_places(used);
+            let mut none_chosen = 0;
+            for last in 1_000..1_100 {
+                let last = PermitNumber(last);
+                let numbers = || (last.0 - i64::from(given) + 1..=last.0).map(PermitNumber);
+                let wake = |crowd: Crowd| {
+                    let wakes = numbers().filter(|number| crowd.wakes(*number, (given, last)));
+                    wakes.collect::<Vec<_>>()
+                };
+                let chosen = wake(crowd);
+                let expected = match chosen.is_empty() {
+                    true => vec![last],
+                    false => chosen.clone(),
+                };
+                assert_eq!(wake(crowd.first()), expected, "{given} of {used}");
+                none_chosen += u32::from(chosen.is_empty());
+            }
+            // A run that gives several rows has chosen some anyway.
+            assert_eq!(none_chosen > 0, given < 200, "{given} of {used}");
         }
     }
 

@@ -24,10 +24,12 @@ pub struct Decision {
 }
 
 impl Decision {
-    /// Whether the outcome of the attempt with this permit wakes the destination.
+    /// Whether the outcome of the attempt with this permit wakes the destination; `last` is
+    /// the number of the last slot's.
     #[must_use]
-    pub fn wakes(&self, permit: PermitNumber) -> bool {
-        self.crowd.is_some_and(|crowd| crowd.wakes(permit))
+    pub fn wakes(&self, permit: PermitNumber, last: PermitNumber) -> bool {
+        let given = u32::try_from(self.slots.len()).unwrap_or(u32::MAX);
+        (self.crowd).is_some_and(|crowd| crowd.wakes(permit, (given, last)))
     }
 
     /// From when on a look may help whatever waits by then: what came after

@@ -10,7 +10,7 @@ use super::crowd::Crowd;
 use super::window::Window;
 use super::{
     BUSY_FLOOR, Backlog, Blocked, CROWDED_FLOOR, Decision, GRACE, GROUP_LEAD, LOOK_WHEN_CROWDED,
-    Look, MAX_BATCH, MIN_LEAD, Meter, Outstanding, SLACK, Slot, Usage, lead,
+    LOOK_WHEN_NONE_WAKES, Look, MAX_BATCH, MIN_LEAD, Meter, Outstanding, SLACK, Slot, Usage, lead,
 };
 use crate::limit::{Count, Limit};
 use crate::policy::{Limited, Pacing, Policy, Rate};
@@ -103,12 +103,16 @@ impl<'a> Plan<'a> {
     /// It decides when somebody looks, and nothing else: a run admits by the rule whenever it
     /// comes, so the theorem holds whoever wakes, and however late.
     fn crowd(&self, used: u32, blocked: Option<Blocked>) -> Option<Crowd> {
-        match blocked {
+        let crowd = match blocked {
             Some(Blocked::Places) => Some(Crowd::of_places(used)),
             _ if used.saturating_mul(2) >= self.max_in_flight() => Some(Crowd::of(used)),
             // Where answers count, each may make room.
             _ if self.policy.count == Count::Response => Some(Crowd::of(used)),
             _ => None,
+        };
+        match self.usage.wakes {
+            true => crowd,
+            false => crowd.map(Crowd::first),
         }
     }
 
@@ -182,6 +186,10 @@ impl<'a> Plan<'a> {
             floor: Some(self.now + CROWDED_FLOOR),
         };
         match blocked {
+            Some(Blocked::Places) if given == 0 && self.is_out_and_wakes_nobody() => Look::At {
+                at: self.now + LOOK_WHEN_NONE_WAKES,
+                floor: Some(self.now + CROWDED_FLOOR),
+            },
             Some(Blocked::Concurrency | Blocked::Places) => when_woken,
             Some(_) => match self.reopens(slots, meter) {
                 // An answer opens it.
@@ -200,6 +208,13 @@ impl<'a> Plan<'a> {
             },
             None => self.look_when_empty(slots, meter, backlog),
         }
+    }
+
+    /// What is queued and in flight was given while nobody waited for its room, so a place that
+    /// it leaves wakes nobody.
+    fn is_out_and_wakes_nobody(&self) -> bool {
+        let is_out = self.usage.in_flight > 0 || !self.usage.outstanding.is_empty();
+        is_out && !self.usage.wakes
     }
 
     /// The backlog is empty: look when the next retry is due, or when the last

@@ -135,6 +135,14 @@ pub struct Decided {
     pub decision: Decision,
 }
 
+impl Decided {
+    /// Whether the outcome of the attempt with this permit wakes the destination.
+    #[must_use]
+    pub fn wakes(&self, permit: PermitNumber) -> bool {
+        self.decision.wakes(permit, self.last_permit)
+    }
+}
+
 /// Decides one round at `now`: the store's clock, read after the locks. `room`
 /// bounds the permits of all of them together.
 ///

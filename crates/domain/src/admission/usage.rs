@@ -17,6 +17,9 @@ pub struct Usage {
     pub outstanding: Vec<Outstanding>,
     /// Attempts started and not yet finished.
     pub in_flight: u32,
+    /// The outcome of some of these, queued or in flight, wakes the destination
+    /// ([`super::Crowd`]).
+    pub wakes: bool,
     /// The newest starts, the newest first: at least as many as the largest
     /// limit that is not coarse, or all in the longest of their periods. One that
     /// is not known yet is where it may be at the latest. Where answers count, these are

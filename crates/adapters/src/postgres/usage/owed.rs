@@ -19,6 +19,7 @@ row! {
         pub(super) permit_bytes: Vec<i32>,
         pub(super) permit_limits: Vec<Option<i32>>,
         pub(super) in_flight: i64,
+        pub(super) wakes: bool,
         pub(super) urgent_ids: Vec<i64>,
         pub(super) urgent_since: Vec<i64>,
         pub(super) urgent_expired: Vec<bool>,
@@ -40,7 +41,7 @@ row! {
 const COLUMNS: &str = "r.id,
         h.permit_attempts, h.permit_numbers, h.permit_epochs, h.not_befores, h.deadlines,
         h.permit_urgent, h.permit_firsts, h.permit_bytes, h.permit_limits,
-        cardinality(h.flying_starts)::bigint as in_flight,
+        cardinality(h.flying_starts)::bigint as in_flight, h.wakes,
         v.urgent_ids, v.urgent_since, v.urgent_expired, v.urgent_bytes,
         w.first_ids, w.first_since, w.first_expired, w.first_bytes,
         d.due_ids, d.due_since, d.due_expired, d.due_bytes, d.due_limits,
@@ -72,10 +73,12 @@ const LISTS: &str = "
             coalesce(array_agg(micros(x.started_at)) filter (where x.flies), '{}')
                 as flying_starts,
             coalesce(array_agg(micros(x.claimed_at)) filter (where x.flies), '{}')
-                as flying_claims
+                as flying_claims,
+            coalesce(bool_or(x.crowded), false) as wakes
         from (
             select a.id, a.permit, a.epoch, a.not_before, a.deadline, a.due_at, a.payload_bytes,
-                a.batch_limit, a.urgent, a.started_at, a.claimed_at, a.state = 'started' as flies
+                a.batch_limit, a.urgent, a.started_at, a.claimed_at, a.crowded,
+                a.state = 'started' as flies
             from deliveries a
             where a.destination_id = r.id and a.permit is not null and a.carried_by is null
             order by a.not_before, a.permit
