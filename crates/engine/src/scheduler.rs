@@ -15,15 +15,15 @@ mod company;
 mod delayed;
 mod fleet;
 mod looks;
-mod stopped;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use domain::admission::{BUSY_FLOOR, CROWDED_FLOOR, Look};
+use domain::admission::{BUSY_FLOOR, Look};
 use domain::ids::DestinationId;
 use domain::permit::{Permit, PermitGroup};
+use domain::share::Room;
 use domain::time::Timestamp;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -38,9 +38,8 @@ use crate::wake::wake_freed;
 use crate::warm::warm_scheduler;
 use company::Company;
 use delayed::Delayed;
-use fleet::Places;
+use fleet::{Places, is_short_of_places};
 use looks::Looks;
-use stopped::{Knows, Stopped};
 
 /// How the scheduler runs.
 #[derive(Debug, Clone, Copy)]
@@ -101,7 +100,6 @@ pub struct Scheduler {
     skipped: HashMap<DestinationId, Backoff>,
     delayed: Delayed,
     company: Company,
-    stopped: Stopped,
     failures: Backoff,
     /// Where the search for work in the store goes on while the schedule is
     /// away.
@@ -129,7 +127,6 @@ impl Scheduler {
             skipped: HashMap::new(),
             delayed: Delayed::default(),
             company: Company::default(),
-            stopped: Stopped::default(),
             failures: Backoff::new(FAILURE_BACKOFF.0, FAILURE_BACKOFF.1),
             cursor: None,
         }
@@ -179,8 +176,8 @@ impl Scheduler {
         }
         // Side by side: a wake does not wait for the count.
         let (batch, lease) = (self.options.batch, self.options.lease);
-        let began = Instant::now();
-        let (taken, ()) = tokio::join!(self.schedule.take(batch, lease), self.places.count());
+        let (taken, ()) = tokio::join!(self.schedule.take(batch, lease), self.places.count_ahead());
+        let taken_at = Instant::now();
         let taken = match taken {
             Ok(taken) => taken,
             Err(error) => {
@@ -195,22 +192,19 @@ impl Scheduler {
         for job in &taken.jobs {
             metrics::histogram!("paceline_run_late_seconds").record(job.overdue);
         }
-        let counted = self.places.asked();
-        let knows = Knows { began, counted };
         let is_full = taken.jobs.len() >= batch;
-        let (waiting, jobs) = self.put_off(taken.jobs, knows);
-        let Some((mut finishes, published)) = self.run_jobs(&jobs).await else {
+        let (waiting, jobs) = self.in_company(taken.jobs);
+        let Some((mut finishes, published)) = self.run_jobs(&jobs, taken_at).await else {
             // The leases end by themselves, and the jobs are due again.
             return self.failures.failed();
         };
         if is_full {
             finishes.iter_mut().for_each(fold_arrivals);
         }
-        self.look_when_counted(&jobs, &mut finishes, knows);
-        finishes.extend(waiting.into_iter().map(|(job, until)| Finish {
+        finishes.extend(waiting.into_iter().map(|(job, round)| Finish {
             destination: job.destination,
             token: job.token,
-            next: waits_until(until),
+            next: self.waits_until(round),
         }));
         looks.finish(&finishes);
         if let Err(error) = self.schedule.finish(&finishes).await {
@@ -222,42 +216,27 @@ impl Scheduler {
         }
     }
 
-    /// Those that wait for the next round, or for the next count of the fleet, and until
-    /// when; and the rest. One whose permits may have to be published again waits for neither.
-    fn put_off(
-        &mut self,
-        jobs: Vec<TakenJob>,
-        knows: Knows,
-    ) -> (Vec<(TakenJob, Instant)>, Vec<TakenJob>) {
-        let now = self.clock.now();
+    /// Those that wait for the next round, and until when; and the rest.
+    fn in_company(&mut self, jobs: Vec<TakenJob>) -> (Vec<(TakenJob, Timestamp)>, Vec<TakenJob>) {
+        let Some(now) = self.clock.now() else {
+            return (Vec::new(), jobs);
+        };
         let (mut waiting, mut rest) = (Vec::new(), Vec::new());
         for job in jobs {
-            let round = now.and_then(|now| self.company.round(&job, now));
-            let wait = match round {
-                Some(round) => Some(self.clock.until(round)),
-                None if !job.lapsed && self.stopped.comes_too_soon(&job, knows) => {
-                    self.places.waits_for_room()
-                }
-                None => None,
-            };
-            match wait {
-                Some(wait) => waiting.push((job, Instant::now() + wait)),
+            match self.company.round(&job, now) {
+                Some(round) => waiting.push((job, round)),
                 None => rest.push(job),
             }
         }
         (waiting, rest)
     }
 
-    /// Whom places stopped by a count that is older than what made it run: the next may know
-    /// of a place for it, and nothing else may wake it.
-    fn look_when_counted(&self, jobs: &[TakenJob], finishes: &mut [Finish], knows: Knows) {
-        for (job, finish) in jobs.iter().zip(finishes) {
-            if let NextRun::After { delay, .. } = &mut finish.next
-                && self.stopped.comes_too_soon(job, knows)
-            {
-                let counted = self.places.next_count().max(CROWDED_FLOOR);
-                *delay = counted.min(*delay);
-            }
+    /// What comes meanwhile waits as well.
+    fn waits_until(&self, round: Timestamp) -> NextRun {
+        let delay = self.clock.until(round);
+        NextRun::After {
+            delay,
+            floor: Some(delay),
         }
     }
 
@@ -266,6 +245,7 @@ impl Scheduler {
     async fn run_jobs(
         &mut self,
         jobs: &[TakenJob],
+        taken_at: Instant,
     ) -> Option<(Vec<Finish>, Result<(), NotPublished>)> {
         if jobs.is_empty() {
             return Some((Vec::new(), Ok(())));
@@ -276,12 +256,19 @@ impl Scheduler {
                 republish: job.lapsed,
             })
             .collect();
-        let admitted = self.admit(&runs).await?;
+        let known = self.places.count().await;
+        let admitted = self.admit(&runs, &known.room).await?;
         let answered_at = Instant::now();
         let published = self.publish(&permits_of(&admitted)).await;
         // Publishing took a while: the next runs are due that much sooner.
         let now = admitted.now + answered_at.elapsed();
-        Some((self.finishes(jobs, &admitted.results, now), published))
+        let mut finishes = self.finishes(jobs, &admitted.results, now);
+        for (finish, result) in finishes.iter_mut().zip(&admitted.results) {
+            if is_short_of_places(result) {
+                finish.next = self.places.look_again(finish.next, &known, taken_at);
+            }
+        }
+        Some((finishes, published))
     }
 
     /// Whether permits could reach a worker: what cannot be published would
@@ -298,20 +285,18 @@ impl Scheduler {
 
     /// Admits the runs in one transaction. `None` if the store could not say
     /// what was admitted.
-    async fn admit(&mut self, runs: &[Run]) -> Option<Admitted> {
+    async fn admit(&mut self, runs: &[Run], room: &Room) -> Option<Admitted> {
         let before = Instant::now();
-        let room = self.places.room();
-        let admitted = match self.store.admit(runs, &room).await {
+        let admitted = match self.store.admit(runs, room).await {
             Ok(admitted) => admitted,
             Err(error) => {
                 tracing::warn!(%error, destinations = runs.len(), "not admitted");
                 return None;
             }
         };
-        self.places.used(&admitted.given);
+        self.places.note(&admitted);
         self.delayed.note(runs, &admitted);
         self.company.note(runs, &admitted.results);
-        self.stopped.note(runs, &admitted.results);
         metrics::histogram!("paceline_admit_seconds").record(before.elapsed());
         if let Some(step) = self.clock.sample(before, admitted.now) {
             self.stepped(step);
@@ -444,7 +429,8 @@ impl Scheduler {
             })
             .collect();
         if !runs.is_empty() {
-            let Some(admitted) = self.admit(&runs).await else {
+            let known = self.places.count().await;
+            let Some(admitted) = self.admit(&runs, &known.room).await else {
                 return self.failures.failed();
             };
             if let Err(NotPublished) = self.publish(&permits_of(&admitted)).await {
@@ -457,15 +443,6 @@ impl Scheduler {
         } else {
             self.options.degraded
         }
-    }
-}
-
-/// What comes meanwhile waits as well.
-fn waits_until(until: Instant) -> NextRun {
-    let delay = until.saturating_duration_since(Instant::now());
-    NextRun::After {
-        delay,
-        floor: Some(delay),
     }
 }
 

@@ -1,9 +1,10 @@
 //! The scheduler on a good day: what it asks, in which order, and when it
 //! looks again.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use domain::admission::Look;
+use domain::admission::{LOOK_WHEN_NONE_WAKES, Look};
 use engine::ports::{Fleet, NextRun, Run, RunResult, Taken};
 
 use crate::support::{
@@ -248,50 +249,129 @@ async fn a_place_that_has_come_free_is_given_by_the_next_count() {
     assert_eq!(rooms(&world), [0, 2]);
 }
 
-/// Whom places have stopped does not run before it: it could be given nothing. Who comes new
-/// does, and if he is stopped by the count that there was, he looks again with the next.
-#[tokio::test(start_paused = true)]
-async fn whoever_waits_for_a_place_runs_with_the_next_count_of_the_fleet() {
-    let world = World::new();
-    world.store.fleet.answers(|()| Ok(fleet_of(1_000, 2_000)));
-    let began = tokio::time::Instant::now();
+/// Places stop all that run, and they are to look again so long after.
+fn stopped_by_places(world: &World, look_after: Duration) {
+    let store = Arc::clone(&world.store);
     world.store.admit.answers(move |(runs, _)| {
         let look = Look::At {
-            at: T0 + began.elapsed() + Duration::from_secs(1),
+            at: store.now() + look_after,
             floor: None,
         };
         Ok(vec![decided_short_of_places(look); runs.len()])
     });
+}
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Whom places have stopped waits for it, whatever wakes it: it could be given nothing. Who was
+/// stopped by a count of before its take looks with it by itself: the place that it was woken
+/// for may have come free since, and nobody tells again.
+#[tokio::test(start_paused = true)]
+async fn whoever_waits_for_a_place_runs_with_the_next_count_of_the_fleet() {
+    let world = World::new();
+    world.store.fleet.answers(|()| Ok(fleet_of(1_000, 2_000)));
+    stopped_by_places(&world, SECOND);
     let mut scheduler = world.scheduler();
-    let second = after(Duration::from_secs(1), None);
+    let knew_all = after(SECOND, Some(ms(20)));
     world.schedule.due(&[1]);
     scheduler.tick().await;
-    assert_eq!(next(&world), second, "the count knew all");
+    assert_eq!(next(&world), knew_all);
 
     tokio::time::sleep(ms(5)).await;
-    world.schedule.due(&[1, 2]);
+    world.schedule.due(&[2]);
     scheduler.tick().await;
-    let finished = world.journal.finished();
-    let both: Vec<_> = (finished.iter().skip(1))
-        .map(|finish| (finish.destination, finish.next))
-        .collect();
-    let new = (destination(2), after(ms(15), None));
-    assert_eq!(both, [new, (destination(1), after(ms(15), Some(ms(15))))]);
+    assert_eq!(next(&world), after(ms(15), Some(ms(15))));
     // Its permits may have to be published again.
     world.schedule.lapsed(&[1]);
     scheduler.tick().await;
+    assert_eq!(next(&world), after(ms(15), Some(ms(15))));
 
     tokio::time::sleep(ms(15)).await;
-    world.schedule.due(&[1]);
+    world.schedule.due(&[1, 2]);
     scheduler.tick().await;
-    assert_eq!(next(&world), second, "it has been counted again");
-    let runs = world.journal.pick(|event| match event {
-        Event::Admit(runs, _) => Some(runs[0].destination),
-        _ => None,
-    });
-    assert_eq!(runs, [1, 2, 1, 1].map(destination));
+    assert_eq!(next(&world), knew_all, "it has been counted again");
     let counts = world.journal.times(|event| *event == Event::Fleet).len();
     assert_eq!(counts, 2);
+}
+
+/// Its job was due already when it was woken, so nothing else says that it was.
+#[tokio::test(start_paused = true)]
+async fn a_wake_between_the_count_and_the_take_is_not_lost() {
+    let world = World::new();
+    let mut scheduler = world.scheduler();
+    world.schedule.due(&[1]);
+    scheduler.tick().await;
+
+    tokio::time::sleep(ms(101)).await;
+    world.store.fleet.answers(|()| Ok(fleet_of(1_000, 2_000)));
+    stopped_by_places(&world, SECOND);
+    // There was room, so they are asked side by side, and the take answers 3 ms later.
+    world.schedule.take.takes(ms(3));
+    world.schedule.due(&[1]);
+    scheduler.tick().await;
+    assert_eq!(next(&world), after(ms(17), Some(ms(17))));
+
+    // There is none, so the fleet is counted after a take, however long that took.
+    tokio::time::sleep(ms(17)).await;
+    world.schedule.due(&[1]);
+    scheduler.tick().await;
+    assert_eq!(next(&world), after(SECOND, Some(ms(20))));
+    let order = world.journal.pick(|event| match event {
+        Event::Fleet => Some("count"),
+        Event::Take => Some("take"),
+        _ => None,
+    });
+    assert_eq!(order[order.len() - 2..], ["take", "count"]);
+}
+
+/// So a run that knew all looks with the next count too where no outcome will wake it.
+#[tokio::test(start_paused = true)]
+async fn whom_no_outcome_wakes_looks_with_the_next_count() {
+    let world = World::new();
+    world.store.fleet.answers(|()| Ok(fleet_of(1_000, 2_000)));
+    stopped_by_places(&world, LOOK_WHEN_NONE_WAKES);
+    world.schedule.due(&[1]);
+    world.scheduler().tick().await;
+    assert_eq!(next(&world), after(ms(20), Some(ms(20))));
+}
+
+/// Those that may look in vain cost so many runs, however many they are.
+#[tokio::test(start_paused = true)]
+async fn eight_look_again_with_each_count() {
+    let world = World::new();
+    world.store.fleet.answers(|()| Ok(fleet_of(1_000, 2_000)));
+    stopped_by_places(&world, SECOND);
+    let mut scheduler = world.scheduler();
+    world.schedule.due(&[1]);
+    scheduler.tick().await;
+    tokio::time::sleep(ms(5)).await;
+    let stopped: Vec<u128> = (1..=120).collect();
+    for (first, expected) in [(0, [15, 35, 155, 295]), (120, [315, 335, 455, 595])] {
+        world.schedule.due(&stopped);
+        scheduler.tick().await;
+        let finished = world.journal.finished();
+        let of_this = &finished[first + 1..];
+        for (number, delay) in [0, 8, 63, 119].into_iter().zip(expected) {
+            let next = of_this[number].next;
+            assert_eq!(next, after(ms(delay), Some(ms(15))), "{first} {number}");
+        }
+    }
+}
+
+/// While others have room: its places come free as soon.
+#[tokio::test(start_paused = true)]
+async fn the_fleet_is_counted_as_often_for_whom_its_tenants_bound_stops() {
+    let world = World::new();
+    world.store.fleet.answers(|()| Ok(fleet_of(1_000, 100)));
+    stopped_by_places(&world, SECOND);
+    let mut scheduler = world.scheduler();
+    for _ in 0..200 {
+        world.schedule.due(&[1]);
+        scheduler.tick().await;
+        tokio::time::sleep(ms(5)).await;
+    }
+    let counts = world.journal.times(|event| *event == Event::Fleet).len();
+    assert!((40..=51).contains(&counts), "{counts} in a second");
 }
 
 #[tokio::test(start_paused = true)]
