@@ -92,6 +92,7 @@ macro_rules! store_contract {
             republish_returns_the_same_permits
             republish_leaves_out_what_has_no_time_left
             room_is_shared_between_the_runs
+            who_becomes_short_of_places_is_woken_by_one_that_is_out
             a_paused_destination_admits_nothing
             a_limit_of_zero_pauses
             max_in_flight_holds_until_an_outcome

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use domain::admission::{Blocked, GRACE, Look};
+use domain::admission::{Blocked, GRACE, LOOK_WHEN_NONE_WAKES, Look};
 use domain::attempt::OutcomeKind;
-use domain::ids::DestinationId;
+use domain::ids::{DestinationId, PermitNumber};
 use domain::permit::Permit;
 use domain::share::Room;
 
@@ -187,6 +187,52 @@ pub async fn room_is_shared_between_the_runs(world: &World) {
     let decided: Vec<_> = admitted.results.iter().map(decided).collect();
     let places = Some(Blocked::Places);
     assert_eq!(decided, [(2, None), (4, places), (4, places)]);
+}
+
+/// It has what it was given while there was room, none of which wakes. Rows of four choose
+/// none of the numbers that follow either, so the last of the first run is chosen.
+pub async fn who_becomes_short_of_places_is_woken_by_one_that_is_out(world: &World) {
+    let destination = world
+        .destination()
+        .unlimited()
+        .max_in_flight(1_000)
+        .create()
+        .await;
+    let within = async |places| {
+        let run = Run {
+            destination,
+            republish: false,
+        };
+        let admitted = world.store.admit(&[run], &Room::of(places)).await.unwrap();
+        match &admitted.results[0] {
+            RunResult::Decided { permits, look, .. } => (permits.clone(), *look, admitted.now),
+            other => panic!("expected a decision, got {other:?}"),
+        }
+    };
+    let worker = world.worker().await;
+    world.accept(destination, 28).await;
+    let mut others = world.admit(destination).await;
+    assert_eq!(others.len(), 28);
+    world.start(worker, &others).await;
+    world.accept(destination, 10).await;
+
+    let (none, look, now) = within(0).await;
+    let soon = now + LOOK_WHEN_NONE_WAKES;
+    assert!(none.is_empty() && matches!(look, Look::At { at, .. } if at == soon));
+    let (two, look, now) = within(2).await;
+    assert_eq!(two[1].number, PermitNumber(30));
+    assert!(matches!(look, Look::At { at, .. } if at > now + LOOK_WHEN_NONE_WAKES));
+    others.push(two[0]);
+    // One that is out is enough, whether it has started or not.
+    others.extend(within(1).await.0);
+    world.start(worker, &two[1..]).await;
+    others.extend(within(1).await.0);
+    assert_eq!(others.len(), 31);
+
+    world.start(worker, &others[28..]).await;
+    assert_eq!(world.finish(worker, &others).await.wakes, []);
+    let recorded = world.finish(worker, &two[1..]).await;
+    assert_eq!(recorded.wakes, [Wake::now(destination)]);
 }
 
 /// Paused by its owner.
