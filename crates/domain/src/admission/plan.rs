@@ -181,15 +181,16 @@ impl<'a> Plan<'a> {
         blocked: Option<Blocked>,
     ) -> Look {
         let given = u32::try_from(slots.len()).unwrap_or(u32::MAX);
+        // All that is out was given while nobody waited for its room.
+        let none_wakes = given == 0 && self.is_busy() && !self.usage.wakes;
         let when_woken = Look::At {
-            at: self.now + LOOK_WHEN_CROWDED,
+            at: match blocked == Some(Blocked::Places) && none_wakes {
+                true => self.now + LOOK_WHEN_NONE_WAKES,
+                false => self.now + LOOK_WHEN_CROWDED,
+            },
             floor: Some(self.now + CROWDED_FLOOR),
         };
         match blocked {
-            Some(Blocked::Places) if given == 0 && self.is_out_and_wakes_nobody() => Look::At {
-                at: self.now + LOOK_WHEN_NONE_WAKES,
-                floor: Some(self.now + CROWDED_FLOOR),
-            },
             Some(Blocked::Concurrency | Blocked::Places) => when_woken,
             Some(_) => match self.reopens(slots, meter) {
                 // An answer opens it.
@@ -210,11 +211,9 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// What is queued and in flight was given while nobody waited for its room, so a place that
-    /// it leaves wakes nobody.
-    fn is_out_and_wakes_nobody(&self) -> bool {
-        let is_out = self.usage.in_flight > 0 || !self.usage.outstanding.is_empty();
-        is_out && !self.usage.wakes
+    /// It has permits queued or in flight.
+    fn is_busy(&self) -> bool {
+        self.usage.in_flight > 0 || !self.usage.outstanding.is_empty()
     }
 
     /// The backlog is empty: look when the next retry is due, or when the last
@@ -234,8 +233,7 @@ impl<'a> Plan<'a> {
                 false => self.now + LOOK_WHEN_CROWDED,
             });
         let reopens = self.before(self.reopens(slots, meter).unwrap_or(self.horizon));
-        let had_some = self.usage.in_flight > 0 || !self.usage.outstanding.is_empty();
-        let busy = (had_some && !slots.is_empty()).then(|| self.now + BUSY_FLOOR);
+        let busy = (self.is_busy() && !slots.is_empty()).then(|| self.now + BUSY_FLOOR);
         let reopens = (reopens > self.now + CROWDED_FLOOR).then_some(reopens);
         let floor = reopens.max(busy);
         let at = [last_deadline, backlog.next_due]
