@@ -252,7 +252,7 @@ fn who_becomes_short_of_places_is_woken_by_the_first_that_come_free() {
         sent: 100,
         takes: 100_000,
     };
-    for (earlier, places) in (1..60).flat_map(|earlier| [(earlier, 0), (earlier, 2)]) {
+    for (earlier, places) in (1..60_u32).flat_map(|earlier| [(earlier, 0), (earlier, 2)]) {
         let mut world = unlimited(10_000, vec![takes]);
         world.waiting = u64::from(earlier);
         world.follow_looks(u32::MAX, world.now + Duration::from_millis(20));

@@ -195,7 +195,7 @@ pub async fn who_becomes_short_of_places_is_woken_by_one_that_is_out(world: &Wor
     let destination = world
         .destination()
         .unlimited()
-        .max_in_flight(1_000)
+        .max_in_flight(700)
         .create()
         .await;
     let within = async |places| {
