@@ -49,6 +49,7 @@ mod connect;
 mod days;
 mod dead_letters;
 mod destinations;
+mod event_days;
 mod event_types;
 mod events;
 mod expire;
