@@ -21,7 +21,7 @@ use sqlx::{Connection, PgConnection, PgPool};
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::claim::{Found, answered, claim_on, days_of, destinations, key, named, not_read};
+use super::claim::{Found, answered, claim_on, days_of, destinations, key, not_read};
 use super::connect::BEGIN_HURRIED;
 use super::event_days::EventDays;
 use super::failure::Failure;
@@ -107,12 +107,12 @@ impl Composer {
             let batch = self.batches.entry(*leader).or_default();
             batch.extend(members.remove(id));
         }
-        let mut left = self.found.add(rows, composed_for, &mut self.days);
-        left.extend(put_off.iter().map(key));
+        let mut elsewhere = self.found.add(rows, composed_for, &mut self.days);
+        elsewhere.extend(put_off.iter().map(key));
         for day in carried.other_days {
             self.days.add(day);
         }
-        Ok(named(permits, &left))
+        Ok(self.found.left(permits, &elsewhere))
     }
 
     async fn answer(mut self, pool: &PgPool, permits: &[Permit]) -> Result<Claims, Failure> {

@@ -187,7 +187,7 @@ pub(super) async fn claim_starts(
     let mut connection = pool.acquire().await?;
     let rows = claim_on(&mut *connection, worker, permits, &days).await?;
     let elsewhere = found.add(rows, Duration::ZERO, &mut days);
-    let left = named(permits, &elsewhere);
+    let left = found.left(permits, &elsewhere);
     if !left.is_empty() {
         let read_for = asked_at.elapsed();
         let claimed = match found.has_starts() {
@@ -260,13 +260,6 @@ pub(super) fn not_read(failure: &Failure, permits: &[Permit]) {
 /// An attempt and the number of its permit.
 pub(super) type Key = (i64, i64);
 
-/// Those of these permits.
-pub(super) fn named(permits: &[Permit], keys: &HashSet<Key>) -> Vec<Permit> {
-    (permits.iter().copied())
-        .filter(|permit| keys.contains(&key(permit)))
-        .collect()
-}
-
 /// What was claimed, by one statement after the other.
 #[derive(Default)]
 pub(super) struct Found {
@@ -308,6 +301,24 @@ impl Found {
         self.rows.iter().any(started)
     }
 
+    /// Those to ask for again. What was early too, where there are any: its slot may have come
+    /// within the head start of the clock that they are answered by.
+    pub(super) fn left(&self, permits: &[Permit], elsewhere: &HashSet<Key>) -> Vec<Permit> {
+        if elsewhere.is_empty() {
+            return Vec::new();
+        }
+        let is_early = |row: &&Claimed| row.answer.as_deref() == Some("early");
+        let early: HashSet<Key> = (self.rows.iter().filter(is_early))
+            .filter_map(|row| row.id.zip(row.number))
+            .collect();
+        let is_left = |permit: &Permit| {
+            [elsewhere, &early]
+                .iter()
+                .any(|of| of.contains(&key(permit)))
+        };
+        permits.iter().copied().filter(is_left).collect()
+    }
+
     /// What has started, as the leaders of their batches.
     pub(super) fn leaders(&self) -> HashMap<i64, Member> {
         self.rows.iter().filter_map(Claimed::leader).collect()
@@ -332,7 +343,7 @@ pub(super) async fn answered(
         if let (Some("returned"), Some(destination)) = (row.answer.as_deref(), row.destination_id) {
             wakes.now(DestinationId(destination));
         }
-        answers.insert((id, number), row.into_answer());
+        answers.insert((id, number), row.into_answer(found.now));
     }
     let missing: Vec<&Permit> = permits
         .iter()
@@ -435,12 +446,12 @@ impl Claimed {
         Some((id, member))
     }
 
-    fn into_answer(self) -> ClaimAnswer {
-        let now = Timestamp::from_micros(self.now);
+    /// `now` is the clock that all answers are given with.
+    fn into_answer(self, now: Timestamp) -> ClaimAnswer {
         let not_before = Timestamp::from_micros(self.not_before.unwrap_or(0));
         match (self.answer.as_deref(), self.event_id) {
             (Some("started"), Some(event)) => ClaimAnswer::Started(Start {
-                claimed_at: now.max(not_before),
+                claimed_at: Timestamp::from_micros(self.now).max(not_before),
                 event: EventId(event),
                 try_number: count(i64::from(self.try_number.unwrap_or(1))),
                 tries_before: count(i64::from(self.tries_before.unwrap_or(0))),
