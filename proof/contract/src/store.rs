@@ -147,6 +147,7 @@ macro_rules! store_contract {
             a_deleted_destination_refuses_claims
             a_changed_url_refuses_claims
             answers_are_in_the_order_of_the_permits
+            events_of_any_day_start_together
             a_released_permit_waits_again
             a_deferred_destination_is_not_admitted
             releasing_is_idempotent_and_by_number

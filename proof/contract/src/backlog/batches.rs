@@ -6,6 +6,7 @@ use std::time::Duration;
 use domain::admission::Look;
 use domain::attempt::{AttemptState, OutcomeKind};
 use domain::batch::BatchSettings;
+use domain::event::NewEvent;
 use domain::ids::{DestinationId, EventId, TenantId, WorkerId};
 use domain::permit::Permit;
 use domain::retry::RetrySettings;
@@ -196,6 +197,28 @@ pub async fn a_member_is_its_event(world: &BacklogWorld) {
     assert_eq!(member.accepted_at, summary.created_at);
     assert_eq!(start.members[1].event_type, None);
     assert_eq!(start.event, event.id);
+}
+
+/// Whichever of them leads: what waits is carried, whatever day its event is of.
+pub async fn events_of_any_day_are_one_batch(world: &BacklogWorld) {
+    let worker = world.worker().await;
+    for first in 0..3 {
+        let of = batching(world, 3, LONG_MS).await;
+        let mut ids = world.ids_of_three_days().await;
+        ids.rotate_left(first);
+        let event = |id| NewEvent {
+            id,
+            ..world.event(of)
+        };
+        let accepted = world.store.accept_events(&ids.map(event)).await;
+        assert_eq!(accepted.unwrap().len(), 3);
+        let starts = start(world, worker, of).await;
+        let [(_, start)] = &starts[..] else {
+            panic!("one batch: {starts:?}");
+        };
+        assert_eq!(events(start), ids);
+        assert_eq!(start.event, ids[0]);
+    }
 }
 
 /// B of them, of their payloads; one that is larger goes alone.
