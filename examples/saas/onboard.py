@@ -4,7 +4,8 @@ audit: with one key, and by its own ids, so that it can be run again.
     PACELINE_API_KEY=… python3 onboard.py URL [CUSTOMERS EVENTS]
 
 50 customers and 10,000 events if nothing is said, and 1,000 events of a customer at most. It
-needs Python 3 and nothing else. The API's requests are in api.py, and what answers as the
+ends with 1 where the audit says that an endpoint was sent to faster than its limit. It needs
+Python 3 and nothing else. The API's requests are in api.py, and what answers as the
 customers' endpoints is in receiver.py.
 """
 
@@ -38,6 +39,8 @@ print("delivered", receiver.wait_for(owed))
 reports = [api("GET", "/v1/compliance", customer=customer) for customer in customers]
 kept = sum(one["compliant"] for report in reports for one in report["destinations"])
 print("audited:", kept, "endpoints were never sent faster than 50 a second")
+if kept != 3 * count:
+    sys.exit(f"{3 * count - kept} endpoints were")
 
 link = {"may_change": True, "may_read_payloads": True}
 link = api("POST", f"/v1/tenants/{customers[0]}/links", link)

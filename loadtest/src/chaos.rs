@@ -50,6 +50,7 @@ use log::Folder;
 pub(crate) use log::boottime_us;
 use plan::{Wishes, plan};
 use stage::Stage;
+pub(crate) use storm::write_event;
 use summary::Summary;
 use world::Cast;
 

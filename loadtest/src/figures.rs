@@ -11,7 +11,7 @@ mod hostile;
 mod idle;
 mod neighbours;
 mod nuisance;
-mod pending;
+pub(crate) mod pending;
 mod rebuild;
 mod receiver_limit;
 mod restart;
@@ -26,7 +26,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::ValueEnum;
+use clap::{Args as _, FromArgMatches as _, ValueEnum};
 use server::trial::Servers;
 
 use figure::Figure;
@@ -130,12 +130,34 @@ pub(crate) async fn run(args: Args, program: PathBuf) -> anyhow::Result<ExitCode
         servers: Servers::from_environment()?,
         program,
     };
+    let figures = measure_all(&args, &context).await?;
+    figure::show(&figures, args.json)
+}
+
+/// What these words after `loadtest figures` ask for, such as `--only idle`, on these
+/// servers.
+pub(crate) async fn measured(
+    words: &[&str],
+    servers: Servers,
+    program: PathBuf,
+) -> anyhow::Result<Vec<Figure>> {
+    measure_all(&parsed(words)?, &Context { servers, program }).await
+}
+
+fn parsed(words: &[&str]) -> anyhow::Result<Args> {
+    let command = Args::augment_args(clap::Command::new("figures").no_binary_name(true));
+    let matches = command.try_get_matches_from(words.iter().copied())?;
+    Ok(Args::from_arg_matches(&matches)?)
+}
+
+async fn measure_all(args: &Args, context: &Context) -> anyhow::Result<Vec<Figure>> {
+    server::open_files::raise_limit();
     let wanted = |name: &Name| args.only.is_empty() || args.only.contains(name);
     let mut figures = Vec::new();
     for name in Name::value_variants().iter().copied().filter(wanted) {
-        figures.extend(measure(name, &args, &context).await?);
+        figures.extend(measure(name, args, context).await?);
     }
-    figure::show(&figures, args.json)
+    Ok(figures)
 }
 
 async fn measure(name: Name, args: &Args, context: &Context) -> anyhow::Result<Vec<Figure>> {
@@ -171,4 +193,18 @@ async fn measure(name: Name, args: &Args, context: &Context) -> anyhow::Result<V
         }
         Name::Slow => hostile::beside_a_slow_one(context, args.requests).await?,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_choose_figures_and_leave_the_rest_as_it_is() {
+        let args = parsed(&["--only", "wake-pending", "--pending", "1000"]).unwrap();
+        assert_eq!((args.only, args.pending), (vec![Name::WakePending], 1_000));
+        let args = parsed(&["--only", "hostile"]).unwrap();
+        assert_eq!(args.hostile_destinations, 5_000);
+        assert!(parsed(&["--only", "nothing"]).is_err());
+    }
 }

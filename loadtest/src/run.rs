@@ -19,6 +19,7 @@ mod gathering;
 mod histogram;
 pub(crate) mod html;
 pub(crate) mod judging;
+mod lateness;
 pub(crate) mod loading;
 mod measuring;
 pub(crate) mod metrics;
@@ -37,7 +38,7 @@ pub(crate) mod shapes;
 pub(crate) mod side_by_side;
 pub(crate) mod system;
 mod table;
-mod thresholds;
+pub(crate) mod thresholds;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -142,6 +143,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "PERCENT", default_value_t = WHOLE_WINDOWS)]
     #[arg(value_parser = clap::value_parser!(u32).range(50..=100))]
     windows: u32,
+    /// Deliveries that wait meanwhile at destinations of their own, which are paused; they
+    /// are put into Postgres before anything is sent.
+    #[arg(long, default_value_t = 0, conflicts_with = "find_rate")]
+    #[arg(value_parser = clap::value_parser!(u64).range(0..=100_000_000))]
+    waiting: u64,
     /// Write the report as JSON.
     #[arg(long, value_name = "FILE")]
     summary: Option<PathBuf>,
@@ -171,6 +177,10 @@ async fn perform(
         settings.shape != Shape::ScaleOut || ours,
         "scale-out needs --size distributed"
     );
+    ensure!(
+        args.waiting == 0 || ours,
+        "--waiting needs --size distributed"
+    );
     server::open_files::raise_limit();
     let mut system = match &args.running.url {
         Some(url) => System::running(&args.running, url)?,
@@ -190,12 +200,12 @@ async fn perform(
     write(&args, &report)?;
     output::line(&table::table(&report))?;
     removed.context("take the Paceline away")?;
-    let mut lines = broken(&report);
-    lines.extend(crossed(&args.threshold, &report));
-    for line in &lines {
-        writeln!(std::io::stderr().lock(), "{line}")?;
+    let mut missed = broken(&report);
+    missed.extend(crossed(&args.threshold, &report));
+    for one in &missed {
+        writeln!(std::io::stderr().lock(), "{one}")?;
     }
-    Ok(if lines.is_empty() {
+    Ok(if missed.is_empty() {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
@@ -261,6 +271,7 @@ impl Args {
             hold: self.hold,
             warm_up_seconds: self.warm_up_seconds,
             windows: self.windows,
+            waiting: self.waiting,
             patience: Duration::from_secs(self.drain_seconds),
         }
     }

@@ -4,7 +4,8 @@
 //! Two things are measured: how fast a backlog drains without a limit and what that
 //! costs, and how a limit is kept and used while a backlog waits behind it. Both sides
 //! are led by the same code ([`turn`]) and judged by what the receiver saw
-//! ([`judging`]). Servers are of this run alone. See `docs/loadtest.md`.
+//! ([`judging`]). What must come of it is a verdict beside it ([`report`]). Servers are of
+//! this run alone. See `docs/loadtest.md`.
 
 mod bullmq;
 mod installing;
@@ -149,7 +150,7 @@ async fn perform(
     }
     removed.context("take the servers away")?;
     let is_whole = !shutdown.is_cancelled();
-    Ok(if is_whole {
+    Ok(if is_whole && report.passed() {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE

@@ -155,3 +155,14 @@ fn a_threshold_over_no_figure_is_refused_before_anything_starts() {
         "{said}"
     );
 }
+
+#[test]
+fn a_backlog_of_others_is_for_postgres_alone() {
+    let output = loadtest(&["run", "--waiting", "100"]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        said.contains("--waiting needs --size distributed"),
+        "{said}"
+    );
+}

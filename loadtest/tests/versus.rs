@@ -54,8 +54,16 @@ fn both_sides_deliver_all_and_are_judged_alike() {
         skip(&format!("npm found no packages: {said}"));
         return;
     }
-    assert!(output.status.success(), "{said}");
-    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let report: Value = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("no report: {error}: {said}"));
+    // How fast it is depends on the machine; the exit code says what the verdicts say.
+    let rows = report["rows"].as_array().unwrap();
+    let verdicts: Vec<_> = (rows.iter())
+        .filter_map(|row| row["verdict"]["passed"].as_bool())
+        .collect();
+    assert_eq!(verdicts.len(), 2, "a drain and a window: {rows:?}");
+    let passed = verdicts.iter().all(|passed| *passed);
+    assert_eq!(output.status.success(), passed, "{said}");
 
     let turns = report["turns"].as_array().unwrap();
     let order: Vec<_> = turns

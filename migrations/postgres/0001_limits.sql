@@ -199,6 +199,11 @@ create table tiers (
     ceiling_batch_bytes integer
         constraint tiers_check_ceiling_batch_bytes
         check (ceiling_batch_bytes between 1 and 1000000),
+    -- And how old their events may become before they start. It holds where a destination
+    -- says no age as well.
+    ceiling_age_seconds integer
+        constraint tiers_check_ceiling_age_seconds
+        check (ceiling_age_seconds between 1 and 2592000),
     -- Null: what the process is configured with.
     tenant_ingest_per_second integer
         constraint tiers_check_tenant_ingest_per_second
@@ -409,10 +414,13 @@ create table destinations (
             jsonb_typeof(retry_policy) = 'object'
             and coalesce((retry_policy ->> 'max_tries')::integer, 1) between 1 and 100
         ),
-    -- How old its events may become before they start; null for any age. Holds
+    -- How old its events may become before they start; null for what its tier says. Holds
     -- for events that are accepted after a change.
     max_age_ms bigint
         constraint destinations_check_max_age_ms check (max_age_ms between 1 and 2592000000),
+    -- That of its tier, kept here by triggers, so that who accepts an event reads one row.
+    -- Null: any age.
+    tier_age_ms bigint,
     smart_delivery boolean not null default false,
     -- When its owner is told. Null is the default: 10,000 attempts, 60 seconds. 0 is
     -- never.

@@ -44,7 +44,7 @@ create function own_limits(d destinations) returns limit_settings
 create function ceiling_of(
     d destinations, t tiers,
     out per_second double precision, out at_once integer, out in_flight integer,
-    out batch_events integer, out batch_bytes integer
+    out batch_events integer, out batch_bytes integer, out age_seconds integer
 )
     language sql immutable parallel safe
 begin atomic
@@ -58,7 +58,9 @@ begin atomic
         case when is_bound and t.ceiling_batch_events is not null
             then greatest(t.ceiling_batch_events, d.granted_batch_events) end,
         case when is_bound and t.ceiling_batch_bytes is not null
-            then greatest(t.ceiling_batch_bytes, d.granted_batch_bytes) end
+            then greatest(t.ceiling_batch_bytes, d.granted_batch_bytes) end,
+        -- Of this nobody is granted more.
+        case when is_bound then t.ceiling_age_seconds end
     from (select d.tenant_id <> '00000000-0000-0000-0000-000000000001') as b (is_bound);
 end;
 
@@ -141,6 +143,61 @@ begin
                 hint = 'Where batch_max_bytes is null, 1000000 holds: set it. An operator can '
                     'grant it more: granted_batch_events and granted_batch_bytes of its row.';
     end if;
+end;
+$$;
+
+-- Keeps a tenant's tier, and what that says, from changing until the end of the transaction.
+-- The answer is read in a later statement: of who has waited for a lock, a function in the
+-- same statement sees the row of before.
+create function lock_tier_of(of_tenant uuid) returns void
+    language plpgsql volatile
+as $$
+begin
+    perform n.id from tenants n where n.id = of_tenant for share;
+    perform t.name from tiers t
+    where t.name = (select n.tier from tenants n where n.id = of_tenant)
+    for share;
+end;
+$$;
+
+-- How old events of a destination may become by its tier.
+create function tier_age_of(d destinations) returns bigint
+    language sql volatile
+begin atomic
+    select c.age_seconds * 1000::bigint
+    from tenants n
+    join tiers t on t.name = n.tier
+    cross join lateral ceiling_of(d, t) c
+    where n.id = d.tenant_id;
+end;
+
+-- Refuses an age of a destination's own that is above it (Ceiling::check_age).
+create function check_age_ceiling(d destinations) returns void
+    language plpgsql volatile
+as $$
+begin
+    if d.max_age_ms > d.tier_age_ms then
+        raise exception 'the age of the events of destination % is above the ceiling of its tier, '
+                '% ms', d.id, d.tier_age_ms
+            using errcode = 'check_violation', table = 'destinations',
+                constraint = 'destinations_check_max_age_ms',
+                hint = 'A tenant of another tier may have more.';
+    end if;
+end;
+$$;
+
+-- Notes the age of their tier in all destinations of these tenants: it is another one.
+create function tier_ages_changed(of_tenants uuid[]) returns void
+    language plpgsql volatile
+as $$
+begin
+    perform d.id
+    from destinations d
+    where d.tenant_id = any (of_tenants) and d.deleted_at is null
+    order by d.id
+    for no key update;
+    update destinations d set tier_age_ms = tier_age_of(d)
+    where d.tenant_id = any (of_tenants) and d.deleted_at is null;
 end;
 $$;
 
@@ -276,6 +333,14 @@ begin
     then
         perform check_batch_ceiling(new);
     end if;
+    if old.tenant_id <> new.tenant_id or (old.deleted_at is not null and new.deleted_at is null)
+    then
+        perform lock_tier_of(new.tenant_id);
+        new.tier_age_ms := tier_age_of(new);
+    end if;
+    if row(old.tenant_id, old.max_age_ms) is distinct from row(new.tenant_id, new.max_age_ms) then
+        perform check_age_ceiling(new);
+    end if;
     if own_limits(old) is not distinct from own_limits(new)
         and old.tenant_id = new.tenant_id
         and old.state = new.state
@@ -382,6 +447,21 @@ create trigger destinations_after_update after update on destinations
     referencing old table as old_rows new table as new_rows
     for each statement execute function destinations_after_update();
 
+create function destinations_before_insert() returns trigger
+    language plpgsql
+as $$
+begin
+    -- A change of the tier that we do not see would not see our destination either.
+    perform lock_tier_of(new.tenant_id);
+    new.tier_age_ms := tier_age_of(new);
+    perform check_age_ceiling(new);
+    return new;
+end;
+$$;
+
+create trigger destinations_before_insert before insert on destinations
+    for each row execute function destinations_before_insert();
+
 create function destinations_after_insert() returns trigger
     language plpgsql
 as $$
@@ -447,6 +527,7 @@ create function tiers_after_update() returns trigger
 as $$
 declare
     changes tier_change[];
+    aged uuid[];
 begin
     perform require_read_committed();
     select array_agg(row(d.id, c.before, c.after)::tier_change)
@@ -465,6 +546,14 @@ begin
     if changes is not null then
         perform tiers_changed(changes);
     end if;
+    select array_agg(t.id) into aged
+    from new_rows n
+    join old_rows o on o.name = n.name
+    join tenants t on t.tier = n.name
+    where n.ceiling_age_seconds is distinct from o.ceiling_age_seconds;
+    if aged is not null then
+        perform tier_ages_changed(aged);
+    end if;
     return null;
 end;
 $$;
@@ -478,6 +567,7 @@ create function tenants_after_update() returns trigger
 as $$
 declare
     changes tier_change[];
+    aged uuid[];
 begin
     if not exists (select from new_rows n join old_rows o on o.id = n.id where o.tier <> n.tier) then
         return null;
@@ -506,6 +596,15 @@ begin
     where o.tier <> n.tier and d.deleted_at is null;
     if changes is not null then
         perform tiers_changed(changes);
+    end if;
+    select array_agg(n.id) into aged
+    from new_rows n
+    join old_rows o on o.id = n.id
+    join tiers b on b.name = o.tier
+    join tiers a on a.name = n.tier
+    where a.ceiling_age_seconds is distinct from b.ceiling_age_seconds;
+    if aged is not null then
+        perform tier_ages_changed(aged);
     end if;
     return null;
 end;

@@ -192,7 +192,7 @@ create unique index limit_requests_open_of_tenant on limit_requests (tenant_id)
 -- As they are listed: a tenant's, and all. In other words, so that the few of one tenant are
 -- not looked for along all.
 create index limit_requests_of_tenant
-    on limit_requests (tenant_id, (state <> 'open'), created_at desc, id desc);
+    on limit_requests (tenant_id, ((state = 'open')::integer) desc, created_at desc, id desc);
 create index limit_requests_in_order
     on limit_requests ((state = 'open') desc, created_at desc, id desc);
 -- A destination that goes is asked for here.

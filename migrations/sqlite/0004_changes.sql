@@ -57,7 +57,9 @@ select
     iif(d.is_bound, max(t.ceiling_batch_events, coalesce(d.granted_batch_events, 0)), null)
         as batch_events,
     iif(d.is_bound, max(t.ceiling_batch_bytes, coalesce(d.granted_batch_bytes, 0)), null)
-        as batch_bytes
+        as batch_bytes,
+    -- Of this nobody is granted more.
+    iif(d.is_bound, t.ceiling_age_seconds, null) as age_seconds
 from (
     select *, tenant_id <> '00000000-0000-0000-0000-000000000001' as is_bound from destinations
 ) d
@@ -158,6 +160,63 @@ create trigger destinations_inserted_batches_under_ceiling after insert on desti
 when exists (select 1 from batches_above_ceiling where destination_id = new.id)
 begin
     select raise(abort, 'batches above the ceiling of its tier (where batch_max_bytes is null, 1000000 holds: set it; granted_batch_events and granted_batch_bytes of its row raise it): CHECK constraint failed: destinations_check_batches');
+end;
+
+-- The same of how old its events may become (Ceiling::check_age).
+create trigger destinations_age_under_ceiling
+after update of tenant_id, max_age_ms on destinations
+when (old.tenant_id <> new.tenant_id or old.max_age_ms is not new.max_age_ms)
+    and new.max_age_ms > (
+        select c.age_seconds * 1000 from ceilings c where c.destination_id = new.id
+    )
+begin
+    select raise(abort, 'the age of its events is above the ceiling of its tier: CHECK constraint failed: destinations_check_max_age_ms');
+end;
+
+create trigger destinations_inserted_age_under_ceiling after insert on destinations
+when new.max_age_ms > (
+    select c.age_seconds * 1000 from ceilings c where c.destination_id = new.id
+)
+begin
+    select raise(abort, 'the age of its events is above the ceiling of its tier: CHECK constraint failed: destinations_check_max_age_ms');
+end;
+
+-- Destinations in which another age is noted than their tier says. To update one here is to
+-- note it.
+create view tier_age_changes as
+select d.id as destination_id, d.tenant_id, d.tier_age_ms, d.deleted_at,
+    c.age_seconds * 1000 as age_ms
+from destinations d
+join ceilings c on c.destination_id = d.id
+where d.tier_age_ms is not c.age_seconds * 1000;
+
+create trigger tier_age_changes_update instead of update on tier_age_changes
+begin
+    update destinations set tier_age_ms = new.tier_age_ms where id = new.destination_id;
+end;
+
+create trigger destinations_inserted_tier_age after insert on destinations
+begin
+    update tier_age_changes set tier_age_ms = age_ms where destination_id = new.id;
+end;
+
+create trigger destinations_tier_age after update of tenant_id, deleted_at on destinations
+begin
+    update tier_age_changes set tier_age_ms = age_ms where destination_id = new.id;
+end;
+
+create trigger tiers_age after update of ceiling_age_seconds on tiers
+when old.ceiling_age_seconds is not new.ceiling_age_seconds
+begin
+    update tier_age_changes set tier_age_ms = age_ms
+    where deleted_at is null and tenant_id in (select id from tenants where tier = new.name);
+end;
+
+create trigger tenants_age after update of tier on tenants
+when old.tier is not new.tier
+begin
+    update tier_age_changes set tier_age_ms = age_ms
+    where deleted_at is null and tenant_id = new.id;
 end;
 
 -- How many destinations a tenant may have: as its tier says, and as many as it was granted

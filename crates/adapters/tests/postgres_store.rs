@@ -87,3 +87,5 @@ mod traces;
 mod verdicts;
 #[path = "postgres_store/worker_role.rs"]
 mod worker_role;
+#[path = "postgres_store/written.rs"]
+mod written;

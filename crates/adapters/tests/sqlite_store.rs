@@ -28,6 +28,8 @@ use rusqlite::Connection;
 
 #[path = "recorded/answers.rs"]
 mod answers;
+#[path = "sqlite_store/log.rs"]
+mod log;
 
 /// From the bytes of an answer to the row.
 #[test]

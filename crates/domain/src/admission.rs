@@ -120,6 +120,14 @@ pub const PROGRESS: Duration = Duration::from_secs(5);
 /// arrivals must not cost a run each.
 pub const CROWDED_FLOOR: Duration = Duration::from_millis(5);
 
+/// The same where nothing is blocked and somebody is busy: the destination, which had
+/// permits queued or in flight and was given more, or its scheduler, whose batch was full.
+/// What comes meanwhile is one run at its end. It is half of the shortest lead, so no limit
+/// with a backlog waits for it; and nobody waits who comes to a destination that stood idle.
+///
+/// The theorem does not know of it: a floor makes a look later, and a look admits by the rule.
+pub const BUSY_FLOOR: Duration = Duration::from_millis(10);
+
 /// How far ahead this policy's slots are planned: so far that what is planned
 /// stays within a quarter of `max_in_flight`.
 #[must_use]

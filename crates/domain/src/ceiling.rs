@@ -1,6 +1,7 @@
 //! The most that a tenant may set for its destinations by itself.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use uuid::Uuid;
 
@@ -26,7 +27,13 @@ pub struct Ceiling {
     pub batch_events: Option<u32>,
     /// Bytes of their payloads.
     pub batch_bytes: Option<u32>,
+    /// How old an event may become before it starts, in seconds. Unlike the others it is in
+    /// force where nothing is set; see [`Self::age_in_force`].
+    pub age_seconds: Option<u32>,
 }
+
+/// The largest [`Ceiling::age_seconds`]: as old as an event may be allowed to become at all.
+pub const MAX_AGE_SECONDS: u32 = 30 * 86_400;
 
 /// Who sets limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,6 +86,14 @@ pub enum Excess {
         wanted: u32,
         /// What the ceiling allows.
         most: u32,
+    },
+    /// Older events.
+    #[error("{} ms are above the ceiling of {} ms", wanted.as_millis(), most.as_millis())]
+    Age {
+        /// What was to be set.
+        wanted: Duration,
+        /// What the ceiling allows.
+        most: Duration,
     },
 }
 
@@ -150,6 +165,7 @@ impl Ceiling {
         Self {
             batch_events: self.batch_events,
             batch_bytes: self.batch_bytes,
+            age_seconds: self.age_seconds,
             ..beyond.fold(Self::of(tier), Self::raised_to)
         }
     }
@@ -163,6 +179,7 @@ impl Ceiling {
             max_in_flight: higher(self.max_in_flight, granted.max_in_flight),
             batch_events: higher(self.batch_events, granted.batch_events),
             batch_bytes: higher(self.batch_bytes, granted.batch_bytes),
+            age_seconds: higher(self.age_seconds, granted.age_seconds),
         }
     }
 
@@ -199,6 +216,26 @@ impl Ceiling {
             Some(most) => Err(Excess::BatchBytes { wanted, most }),
             None => Ok(()),
         }
+    }
+
+    /// The same of how old a destination's events may become. None of its own is below: the
+    /// ceiling is in force then.
+    pub fn check_age(&self, max_age: Option<Duration>) -> Result<(), Excess> {
+        match (max_age, self.age()) {
+            (Some(wanted), Some(most)) if wanted > most => Err(Excess::Age { wanted, most }),
+            _ => Ok(()),
+        }
+    }
+
+    /// How old events may become before they start, where their destination says this. What
+    /// it has may be above, of before the ceiling.
+    #[must_use]
+    pub fn age_in_force(&self, max_age: Option<Duration>) -> Option<Duration> {
+        max_age.or(self.age())
+    }
+
+    fn age(&self) -> Option<Duration> {
+        (self.age_seconds).map(|most| Duration::from_secs(u64::from(most)))
     }
 }
 
@@ -389,6 +426,7 @@ mod tests {
             max_in_flight: Some(50),
             batch_events: Some(10),
             batch_bytes: Some(1_000),
+            age_seconds: Some(60),
         };
         let granted = Ceiling {
             per_second: Some(100.0),
@@ -396,6 +434,7 @@ mod tests {
             max_in_flight: Some(5),
             batch_events: Some(20),
             batch_bytes: Some(999),
+            age_seconds: None,
         };
         let raised = Ceiling {
             per_second: Some(100.0),
@@ -433,6 +472,30 @@ mod tests {
         assert_eq!(said(batches(Some(1), None)), Err(unsaid.to_owned()));
         let any = Ceiling::default().check_batches(&batches(Some(500), None));
         assert_eq!(any, Ok(()));
+    }
+
+    #[test]
+    fn an_age_is_held_to_the_ceiling_which_is_in_force_where_there_is_none() {
+        let ceiling = Ceiling {
+            age_seconds: Some(60),
+            ..Ceiling::default()
+        };
+        let most = Duration::from_secs(60);
+        let more = Some(most + Duration::from_millis(1));
+        for below in [None, Some(Duration::from_millis(1)), Some(most)] {
+            assert_eq!(ceiling.check_age(below), Ok(()), "{below:?}");
+        }
+        let said = ceiling.check_age(more).unwrap_err().to_string();
+        assert_eq!(said, "60001 ms are above the ceiling of 60000 ms");
+        assert_eq!(ceiling.age_in_force(None), Some(most));
+        assert_eq!(ceiling.age_in_force(more), more, "of before the ceiling");
+        let any = Ceiling::default();
+        assert_eq!(
+            (any.check_age(more), any.age_in_force(None)),
+            (Ok(()), None)
+        );
+        let of_tier = ceiling.or_of_tier(&TEN, &[any]);
+        assert_eq!(of_tier.age_seconds, Some(60));
     }
 
     #[test]

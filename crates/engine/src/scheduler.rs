@@ -15,12 +15,13 @@ mod company;
 mod delayed;
 mod fleet;
 mod looks;
+mod stopped;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use domain::admission::Look;
+use domain::admission::{BUSY_FLOOR, CROWDED_FLOOR, Look};
 use domain::ids::DestinationId;
 use domain::permit::{Permit, PermitGroup};
 use domain::time::Timestamp;
@@ -39,6 +40,7 @@ use company::Company;
 use delayed::Delayed;
 use fleet::Places;
 use looks::Looks;
+use stopped::{Knows, Stopped};
 
 /// How the scheduler runs.
 #[derive(Debug, Clone, Copy)]
@@ -99,6 +101,7 @@ pub struct Scheduler {
     skipped: HashMap<DestinationId, Backoff>,
     delayed: Delayed,
     company: Company,
+    stopped: Stopped,
     failures: Backoff,
     /// Where the search for work in the store goes on while the schedule is
     /// away.
@@ -126,6 +129,7 @@ impl Scheduler {
             skipped: HashMap::new(),
             delayed: Delayed::default(),
             company: Company::default(),
+            stopped: Stopped::default(),
             failures: Backoff::new(FAILURE_BACKOFF.0, FAILURE_BACKOFF.1),
             cursor: None,
         }
@@ -175,6 +179,7 @@ impl Scheduler {
         }
         // Side by side: a wake does not wait for the count.
         let (batch, lease) = (self.options.batch, self.options.lease);
+        let began = Instant::now();
         let (taken, ()) = tokio::join!(self.schedule.take(batch, lease), self.places.count());
         let taken = match taken {
             Ok(taken) => taken,
@@ -190,15 +195,22 @@ impl Scheduler {
         for job in &taken.jobs {
             metrics::histogram!("paceline_run_late_seconds").record(job.overdue);
         }
-        let (waiting, jobs) = self.in_company(taken.jobs);
+        let counted = self.places.asked();
+        let knows = Knows { began, counted };
+        let is_full = taken.jobs.len() >= batch;
+        let (waiting, jobs) = self.put_off(taken.jobs, knows);
         let Some((mut finishes, published)) = self.run_jobs(&jobs).await else {
             // The leases end by themselves, and the jobs are due again.
             return self.failures.failed();
         };
-        finishes.extend(waiting.into_iter().map(|(job, round)| Finish {
+        if is_full {
+            finishes.iter_mut().for_each(fold_arrivals);
+        }
+        self.look_when_counted(&jobs, &mut finishes, knows);
+        finishes.extend(waiting.into_iter().map(|(job, until)| Finish {
             destination: job.destination,
             token: job.token,
-            next: self.waits_until(round),
+            next: waits_until(until),
         }));
         looks.finish(&finishes);
         if let Err(error) = self.schedule.finish(&finishes).await {
@@ -210,27 +222,42 @@ impl Scheduler {
         }
     }
 
-    /// Those that wait for the next round, and until when; and the rest.
-    fn in_company(&mut self, jobs: Vec<TakenJob>) -> (Vec<(TakenJob, Timestamp)>, Vec<TakenJob>) {
-        let Some(now) = self.clock.now() else {
-            return (Vec::new(), jobs);
-        };
+    /// Those that wait for the next round, or for the next count of the fleet, and until
+    /// when; and the rest. One whose permits may have to be published again waits for neither.
+    fn put_off(
+        &mut self,
+        jobs: Vec<TakenJob>,
+        knows: Knows,
+    ) -> (Vec<(TakenJob, Instant)>, Vec<TakenJob>) {
+        let now = self.clock.now();
         let (mut waiting, mut rest) = (Vec::new(), Vec::new());
         for job in jobs {
-            match self.company.round(&job, now) {
-                Some(round) => waiting.push((job, round)),
+            let round = now.and_then(|now| self.company.round(&job, now));
+            let wait = match round {
+                Some(round) => Some(self.clock.until(round)),
+                None if !job.lapsed && self.stopped.comes_too_soon(&job, knows) => {
+                    self.places.waits_for_room()
+                }
+                None => None,
+            };
+            match wait {
+                Some(wait) => waiting.push((job, Instant::now() + wait)),
                 None => rest.push(job),
             }
         }
         (waiting, rest)
     }
 
-    /// What comes meanwhile waits as well.
-    fn waits_until(&self, round: Timestamp) -> NextRun {
-        let delay = self.clock.until(round);
-        NextRun::After {
-            delay,
-            floor: Some(delay),
+    /// Whom places stopped by a count that is older than what made it run: the next may know
+    /// of a place for it, and nothing else may wake it.
+    fn look_when_counted(&self, jobs: &[TakenJob], finishes: &mut [Finish], knows: Knows) {
+        for (job, finish) in jobs.iter().zip(finishes) {
+            if let NextRun::After { delay, .. } = &mut finish.next
+                && self.stopped.comes_too_soon(job, knows)
+            {
+                let counted = self.places.next_count().max(CROWDED_FLOOR);
+                *delay = counted.min(*delay);
+            }
         }
     }
 
@@ -284,6 +311,7 @@ impl Scheduler {
         self.places.used(&admitted.given);
         self.delayed.note(runs, &admitted);
         self.company.note(runs, &admitted.results);
+        self.stopped.note(runs, &admitted.results);
         metrics::histogram!("paceline_admit_seconds").record(before.elapsed());
         if let Some(step) = self.clock.sample(before, admitted.now) {
             self.stepped(step);
@@ -429,6 +457,23 @@ impl Scheduler {
         } else {
             self.options.degraded
         }
+    }
+}
+
+/// What comes meanwhile waits as well.
+fn waits_until(until: Instant) -> NextRun {
+    let delay = until.saturating_duration_since(Instant::now());
+    NextRun::After {
+        delay,
+        floor: Some(delay),
+    }
+}
+
+/// More is due than one run takes, so whoever ran is not to run again for each that arrives:
+/// the others wait for that.
+fn fold_arrivals(finish: &mut Finish) {
+    if let NextRun::After { floor, .. } = &mut finish.next {
+        *floor = floor.or(Some(BUSY_FLOOR));
     }
 }
 

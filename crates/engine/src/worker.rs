@@ -21,6 +21,7 @@ mod deliver;
 mod hand;
 mod heard;
 mod identity;
+mod meters;
 mod not_done;
 mod patient;
 mod places;
@@ -57,6 +58,7 @@ use claims::{Claims, Kind};
 use deliver::Deliverer;
 use hand::Hand;
 use identity::Identity;
+use meters::Meters;
 use places::Places;
 use promptness::Promptness;
 use receiving::Receiving;
@@ -276,6 +278,7 @@ impl Worker {
             rng,
             promptness: Promptness::new(),
             batch_promptness: Promptness::new(),
+            meters: Meters::new(),
             request_timeout: self.options.request_timeout,
             shutdown: shutdown.clone(),
         }

@@ -54,6 +54,8 @@ pub struct Mint {
     clock: fn() -> Timestamp,
     /// How far the store's clock is ahead of that one, in microseconds.
     ahead: AtomicI64,
+    /// How far it was when that was told last; 0 while it is right.
+    told: AtomicI64,
     random: Mutex<StdRng>,
     /// What keys, links and cookies name first, in one of several shards.
     shard: Option<ShardName>,
@@ -96,6 +98,7 @@ impl Mint {
         Self {
             clock,
             ahead: AtomicI64::new(0),
+            told: AtomicI64::new(0),
             random: Mutex::new(random),
             shard: None,
         }
@@ -123,12 +126,19 @@ impl Mint {
     }
 
     /// Learns what the store's clock says just now, and tells when this machine's says
-    /// something else.
+    /// something else: once, and again when it is off by as much more.
     pub fn follow(&self, store: Timestamp) {
         let ahead = store.micros_since((self.clock)());
-        let before = self.ahead.swap(ahead, Ordering::Relaxed);
-        let told = i64::try_from(TOLD_FROM.as_micros()).unwrap_or(i64::MAX);
-        if ahead.abs() >= told && before.abs_diff(ahead) >= told.unsigned_abs() {
+        self.ahead.store(ahead, Ordering::Relaxed);
+        let from = u64::try_from(TOLD_FROM.as_micros()).unwrap_or(u64::MAX);
+        // Well below, or one that is about as far off would be told without end.
+        if ahead.unsigned_abs() < from / 2 {
+            self.told.store(0, Ordering::Relaxed);
+        }
+        // Against what was told, not the last look: a clock may drift a little at a time.
+        let more = self.told.load(Ordering::Relaxed).abs_diff(ahead);
+        if ahead.unsigned_abs() >= from && more >= from {
+            self.told.store(ahead, Ordering::Relaxed);
             tracing::error!(
                 store_ahead_seconds = ahead / 1_000_000,
                 "this machine's clock is not the store's: ids are dated by the store's; set it right"
@@ -176,7 +186,82 @@ pub fn shard_of_held(held: &str) -> Option<ShardName> {
 
 #[cfg(test)]
 mod tests {
+    use std::io;
+
     use super::*;
+
+    /// What is logged on this thread.
+    #[derive(Clone, Default)]
+    struct Log(Arc<Mutex<Vec<u8>>>);
+
+    impl io::Write for Log {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// The lines that are logged meanwhile.
+    fn logged(work: impl FnOnce()) -> Vec<String> {
+        let log = Log::default();
+        let into = log.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .with_ansi(false)
+            .with_writer(move || into.clone())
+            .finish();
+        tracing::subscriber::with_default(subscriber, work);
+        let bytes = log.0.lock().unwrap();
+        let text = String::from_utf8_lossy(&bytes);
+        text.lines().map(str::to_owned).collect()
+    }
+
+    /// At which seconds that the store's clock is ahead, one look after the other, it is
+    /// told.
+    fn told(ahead_ms: &[i64]) -> Vec<i64> {
+        let mint = Mint::new(
+            || Timestamp::from_millis(1_700_000_000_000),
+            StdRng::seed_from_u64(1),
+        );
+        let of = |ahead_ms: i64| Timestamp::from_millis(1_700_000_000_000 + ahead_ms);
+        let mut told = Vec::new();
+        for ahead_ms in ahead_ms {
+            let lines = logged(|| mint.follow(of(*ahead_ms)));
+            for line in lines {
+                assert!(line.contains("ERROR"), "{line}");
+                assert!(line.contains("set it right"), "{line}");
+                let (_, seconds) = line.split_once("store_ahead_seconds=").unwrap();
+                told.push(seconds.trim().parse().unwrap());
+            }
+        }
+        told
+    }
+
+    #[test]
+    fn a_clock_that_is_off_is_told_once_and_again_when_it_is_off_by_more() {
+        assert!(
+            told(&[0, 4_999, -4_999]).is_empty(),
+            "so little is not told"
+        );
+        assert_eq!(told(&[5_000, 4_900, 5_000]), [5], "about as far off");
+        assert_eq!(told(&[10_000, 10_000, 11_000]), [10]);
+        assert_eq!(told(&[-10_000, -14_000, -15_000]), [-10, -15]);
+        assert_eq!(
+            told(&[864_000_000]),
+            [864_000],
+            "days, before events are refused"
+        );
+        assert_eq!(told(&[6_000, 0, 6_000]), [6, 6], "it was right meanwhile");
+    }
+
+    #[test]
+    fn a_clock_that_drifts_a_little_at_a_time_is_told_too() {
+        let drift: Vec<i64> = (0..=12).map(|second| second * 1_000).collect();
+        assert_eq!(told(&drift), [5, 10]);
+    }
 
     #[test]
     fn ids_are_of_version_7_and_carry_their_time() {

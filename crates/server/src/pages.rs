@@ -34,6 +34,7 @@ mod attempt;
 mod attempts;
 mod audit;
 mod begun;
+mod bounds;
 mod cancel;
 mod change;
 mod chart;
@@ -162,6 +163,7 @@ pub fn router(pages: Pages) -> Router {
             "/dashboard/links/{token}",
             get(links::show).post(links::open),
         )
+        .route("/dashboard/attempts", get(attempts::everywhere))
         .route("/dashboard/attempts/{id}", get(attempt::show))
         .route("/dashboard/attempts/{id}/cancel", post(cancel::one))
         .route("/dashboard/events", get(events::list))

@@ -115,19 +115,19 @@ impl Reading {
 }
 
 impl Parts {
-    /// Dials everything.
+    /// Dials everything; `places` are those of the worker that sends by it, if one does.
     pub async fn connect(
         store: &StoreConfig,
         schedule: &ScheduleConfig,
         queue: Option<&QueueConfig>,
-        target: &TargetConfig,
+        (target, places): (&TargetConfig, Option<u32>),
     ) -> anyhow::Result<Self> {
         let Connected { stored, outbox } = connect_store(store).await?;
         let queue = match queue {
             Some(config) => Some(connect_queue(config).await?),
             None => None,
         };
-        let sender = sender(target)?;
+        let sender = sender(target, places)?;
         Ok(Self {
             reading: Reading::of(&stored, store),
             store: Arc::clone(&stored) as _,
@@ -334,7 +334,19 @@ fn post(mail: Option<Mail>, sender: Arc<dyn Sender>) -> Arc<dyn Post> {
     Arc::new(PostOffice::new(mail, sender, edge::now))
 }
 
-fn sender(config: &TargetConfig) -> Result<Arc<HttpSender>, ConfigError> {
+/// Idle connections that are kept for each place of a worker: one that a request is sent
+/// over, and one that is made ready meanwhile for a permit that waits for a place.
+const KEPT_FOR_A_PLACE: usize = 2;
+
+/// How many idle connections are kept: no more than a worker with these places can use at
+/// once, or than a sender keeps in any case.
+fn kept(places: Option<u32>) -> usize {
+    let most = HttpOptions::default().max_idle;
+    let places = places.and_then(|places| usize::try_from(places).ok());
+    places.map_or(most, |places| (places * KEPT_FOR_A_PLACE).min(most))
+}
+
+fn sender(config: &TargetConfig, places: Option<u32>) -> Result<Arc<HttpSender>, ConfigError> {
     let dial: Arc<dyn Dial> = match config.proxy()? {
         Some(proxy) => Arc::new(DialThrough::new(proxy)),
         None => Arc::new(DialDirect),
@@ -344,6 +356,7 @@ fn sender(config: &TargetConfig) -> Result<Arc<HttpSender>, ConfigError> {
         dial,
         origin: config.handshake_origin.clone(),
         signature_prefix: config.signature.signature_prefix,
+        max_idle: kept(places),
         ..HttpOptions::default()
     });
     if let Err(error) = sender.check_tls() {
@@ -396,7 +409,14 @@ mod tests {
             queue_type: QueueType::default(),
         };
         let target = TargetConfig::default();
-        (Parts::connect(&store, &schedule, Some(&queue), &target).await).unwrap()
+        (Parts::connect(&store, &schedule, Some(&queue), (&target, None)).await).unwrap()
+    }
+
+    #[test]
+    fn a_worker_keeps_no_more_connections_than_it_can_use() {
+        assert_eq!([16, 256].map(|places| kept(Some(places))), [32, 512]);
+        let most = HttpOptions::default().max_idle;
+        assert_eq!([None, Some(65_536)].map(kept), [most; 2]);
     }
 
     #[tokio::test]

@@ -13,10 +13,11 @@
 //! on the same thread notes when it stood still, for what lay in its sockets meanwhile
 //! was read later than it came.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::future::pending;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
@@ -144,6 +145,38 @@ pub struct Record {
     /// When the receiver stood still, by its clock; the first [`MAX_STALLS`].
     pub stalls: Vec<Stall>,
 }
+
+impl Record {
+    /// Seconds between the first arrival and the one of this number in which none came,
+    /// and in which the receiver did not stand still for half of the time.
+    #[must_use]
+    pub fn empty_seconds(&self, number: usize) -> usize {
+        let counted = self.arrivals.get(..number).unwrap_or(&self.arrivals);
+        let Some(first) = counted.first() else {
+            return 0;
+        };
+        let second_of = |arrival: &Arrival| arrival.at_us.saturating_sub(first.at_us) / SECOND_US;
+        let full: BTreeSet<u64> = counted.iter().map(second_of).collect();
+        let last = full.last().copied().unwrap_or_default();
+        let is_empty = |second: &u64| {
+            let begin = first.at_us + second * SECOND_US;
+            !full.contains(second) && self.still_us(begin..begin + SECOND_US) < SECOND_US / 2
+        };
+        (0..last).filter(is_empty).count()
+    }
+
+    /// For how long of this span, in microseconds by its clock, the receiver stood still.
+    fn still_us(&self, span: Range<u64>) -> u64 {
+        let at = |time: Timestamp| u64::try_from(time.as_micros()).unwrap_or_default();
+        let within = |stall: &Stall| {
+            let until = at(stall.until).min(span.end);
+            until.saturating_sub(at(stall.from).max(span.start))
+        };
+        self.stalls.iter().map(within).sum()
+    }
+}
+
+const SECOND_US: u64 = 1_000_000;
 
 /// How often a receiver looks whether it stands still.
 pub const TICK: Duration = Duration::from_millis(1);
@@ -581,6 +614,35 @@ mod tests {
             "no more than the capacity"
         );
         assert!(record.arrivals.is_sorted_by_key(|arrival| arrival.at_us));
+    }
+
+    #[test]
+    fn a_second_without_arrivals_is_empty_unless_the_receiver_stood_still() {
+        let arrival = |at_ms: u64| Arrival {
+            destination: 0,
+            event: None,
+            at_us: at_ms * 1_000,
+            body_bytes: 0,
+        };
+        let stall = |from, until| Stall {
+            from: Timestamp::from_millis(from),
+            until: Timestamp::from_millis(until),
+        };
+        let record = |stalls| Record {
+            arrivals: [700, 900, 2_100, 9_000].map(arrival).to_vec(),
+            total: 4,
+            stalls,
+        };
+        let idle = record(Vec::new());
+        // Of the seconds from 700 ms on, those from 2.7 to 8.7 s.
+        assert_eq!(idle.empty_seconds(4), 6);
+        assert_eq!(idle.empty_seconds(10), 6, "all that came");
+        assert_eq!(idle.empty_seconds(3), 0, "what came later does not count");
+        let short = vec![stall(3_000, 3_100), stall(3_200, 3_300)];
+        assert_eq!(record(short).empty_seconds(4), 6);
+        let long = vec![stall(2_800, 3_200), stall(3_400, 4_800)];
+        assert_eq!(record(long).empty_seconds(4), 4);
+        assert_eq!(Record::default().empty_seconds(4), 0);
     }
 
     /// Its thread is held, as a machine that is busy would hold it.

@@ -11,6 +11,10 @@ use adapters::shell::{self, QueueCommand};
 use server::trial::{Distributed, Plan, Roles, Servers, TrialVerdict, per_second};
 
 mod support;
+#[path = "support/used.rs"]
+mod used;
+
+use used::limit_is_used;
 
 use support::private::PrivateServers;
 
@@ -78,6 +82,7 @@ async fn a_healthy_receiver_fails_nothing_from_a_cold_start() {
     assert_eq!(undelivered, 0, "{one:?}");
     let not_failed = one.succeeded + one.unknown + one.not_sent;
     assert_eq!(not_failed, one.starts, "{one:?}");
+    limit_is_used(&stage.trial.receiver.record(), one);
     stage.strike().await.unwrap();
 }
 

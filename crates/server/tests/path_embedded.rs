@@ -6,6 +6,11 @@ use domain::limit::Shape;
 use domain::policy::LimitSettings;
 use server::trial::{Embedded, Plan, per_second};
 
+#[path = "support/used.rs"]
+mod used;
+
+use used::limit_is_used;
+
 /// Long enough for a machine that does much else.
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -65,6 +70,7 @@ async fn a_healthy_receiver_fails_nothing_from_a_cold_start() {
     assert_eq!(verdict.early_starts, 0, "{verdict:?}");
     let not_failed = verdict.succeeded + verdict.unknown + verdict.not_sent;
     assert_eq!(not_failed, verdict.starts, "{verdict:?}");
+    limit_is_used(&stage.trial.receiver.record(), verdict);
     stage.strike().await.unwrap();
 }
 

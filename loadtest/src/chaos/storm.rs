@@ -25,6 +25,7 @@ use super::proxy::{Link, Proxy};
 use super::secrets::Secrets;
 use super::servers::PrivateServers;
 use super::setting::Tenant;
+pub(crate) use late::write_event;
 
 /// The delivery queue's name, as the roles have it by default.
 const QUEUE: &str = "paceline.deliveries";

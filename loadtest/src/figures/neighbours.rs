@@ -61,7 +61,6 @@ pub(super) struct Wanted<'a> {
 
 /// Each attack against the same posts and reads without one, by turns.
 pub(super) async fn measure(program: &Path, wanted: &Wanted<'_>) -> anyhow::Result<Vec<Figure>> {
-    server::open_files::raise_limit();
     let sizes = match wanted.sizes {
         [] => &[Size::Embedded, Size::Distributed],
         some => some,
@@ -119,9 +118,11 @@ async fn on(
         let memory = Memory::watch(&system.watched);
         let underway = attack.begin(&attacker).await?;
         sleep(BEFORE).await;
-        let noticed = scene.neighbours(posts).await?;
+        attack.is_held(underway.held())?;
+        let noticed = scene.neighbours(at_least(attack, posts)).await?;
         let memory = memory.most();
         system.check()?;
+        underway.settled().await?;
         report(store, attack, &underway, &noticed)?;
         beside.push((attack, noticed, memory));
     }
@@ -133,6 +134,12 @@ async fn on(
         figures.extend(judge::bounded(&name, memory, size)?);
     }
     Ok(figures)
+}
+
+/// Posts beside an attack: more where it takes longer.
+fn at_least(attack: Attack, posts: u32) -> u32 {
+    let least = attack.least_length().as_millis() / POST_EVERY.as_millis();
+    u32::try_from(least).unwrap_or(u32::MAX).max(posts)
 }
 
 /// Says how it was answered, and how its neighbours were refused; one that did nothing
@@ -161,7 +168,7 @@ fn report(
 /// The second and the third tenant, and who makes the first ones.
 struct Scene {
     address: String,
-    /// Where programs insert into the outbox, if there is one.
+    /// Where programs may write events themselves.
     database: Option<String>,
     receiver: Receiver,
     destination: String,
@@ -353,4 +360,16 @@ fn refusal(status: StatusCode, answer: &[u8]) -> String {
     let problem: Value = serde_json::from_slice(answer).unwrap_or_default();
     let word = |field: &str| problem[field].as_str().unwrap_or_default().to_owned();
     format!("{status} {}: {}", word("title"), word("detail"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_commits_late_is_looked_at_for_longer() {
+        assert_eq!(at_least(Attack::LateCommits, 100), 1_200);
+        assert_eq!(at_least(Attack::LateCommits, 2_000), 2_000);
+        assert_eq!(at_least(Attack::Backlog, 100), 100);
+    }
 }

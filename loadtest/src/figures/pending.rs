@@ -6,6 +6,7 @@ use adapters::shell;
 use domain::policy::LimitSettings;
 use engine::ports::DEFAULT_TENANT;
 use server::trial::{Distributed, Plan, per_second};
+use uuid::Uuid;
 
 /// Destinations of each kind that the backlog is spread over.
 const OF_EACH_KIND: u32 = 50;
@@ -31,11 +32,20 @@ pub(super) fn plans() -> Vec<Plan> {
 /// Inserts `rows` events with one waiting attempt each, spread over all
 /// destinations but the first, and waits until the slow ones are blocked.
 pub(super) async fn insert(stage: &Distributed, rows: u64) -> anyhow::Result<()> {
-    let (url, others) = (&stage.shared.database_url, &stage.trial.placed[1..]);
-    let each = rows.div_ceil(others.len() as u64);
+    let others: Vec<Uuid> = (stage.trial.placed[1..].iter())
+        .map(|placed| placed.id.0)
+        .collect();
+    insert_at(&stage.shared.database_url, &others, rows).await?;
+    // The sweep finds the slow ones, whose one start is over by then.
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    Ok(())
+}
+
+/// Inserts as many, spread over these destinations of the first tenant.
+pub(crate) async fn insert_at(url: &str, destinations: &[Uuid], rows: u64) -> anyhow::Result<()> {
+    let each = rows.div_ceil(destinations.len() as u64);
     let tenant = DEFAULT_TENANT.0;
-    for placed in others {
-        let destination = placed.id;
+    for destination in destinations {
         let sql = format!(
             "with sent as (
                  insert into events (id, tenant_id, content_type, payload, created_at, day)
@@ -52,7 +62,5 @@ pub(super) async fn insert(stage: &Distributed, rows: u64) -> anyhow::Result<()>
     // What autovacuum would have done by the time such a backlog has come in.
     shell::psql(url, "vacuum (analyze) attempts").await?;
     shell::psql(url, "vacuum (analyze) events").await?;
-    // The sweep finds the slow ones, whose one start is over by then.
-    tokio::time::sleep(Duration::from_secs(5)).await;
     Ok(())
 }

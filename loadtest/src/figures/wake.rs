@@ -26,7 +26,7 @@ pub(super) async fn idle(context: &Context, requests: u32) -> anyhow::Result<Vec
         .await?;
     let name = |percent| format!("2xx to first byte, idle, p{percent}");
     Ok(vec![
-        Figure::at_most(name(50), percentile(&took, 50), 3.0, "ms"),
+        Figure::at_most(name(50), percentile(&took, 50), 2.5, "ms"),
         Figure::at_most(name(99), percentile(&took, 99), 10.0, "ms"),
     ])
 }

@@ -84,6 +84,7 @@ impl Run<'_> {
             self.look_around(system, loading).await?;
             if self.measured && !self.changed && began.elapsed() >= half {
                 self.changed = true;
+                self.early_peaks = std::mem::take(&mut self.peaks);
                 self.change(system, began).await?;
             }
         }

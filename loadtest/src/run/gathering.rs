@@ -37,6 +37,9 @@ pub(crate) struct Evidence {
     /// What each process used meanwhile, and its peak; and of that, what the SQLite
     /// writer's thread did.
     pub(crate) used: BTreeMap<String, Used>,
+    /// The most memory of each process in the second half of the load, to that in the
+    /// first.
+    pub(crate) grown: BTreeMap<String, f64>,
     /// From the first event until it was looked at.
     pub(crate) watched_seconds: f64,
     pub(crate) database: Option<Done>,
@@ -67,6 +70,9 @@ pub(crate) fn report(evidence: Evidence) -> Report {
             process.cpu_us_per_delivery,
         );
         metrics.insert(format!("peak_rss_mib.{name}"), process.peak_rss_mib);
+        if let Some(grown) = evidence.grown.get(name) {
+            metrics.insert(format!("rss_growth.{name}"), *grown);
+        }
     }
     Report {
         format: FORMAT,
@@ -382,6 +388,11 @@ fn latencies(evidence: &Evidence, deliveries: &Deliveries, metrics: &mut Metrics
     if !starts.is_empty() {
         set(metrics, "start_p50_ms", ms(&starts, 500));
         set(metrics, "start_p99_ms", ms(&starts, 990));
+    }
+    let lates = sorted(evidence.verdict.lates_us.iter().copied());
+    if !lates.is_empty() {
+        set(metrics, "late_p50_ms", ms(&lates, 500));
+        set(metrics, "late_p99_ms", ms(&lates, 990));
     }
 }
 

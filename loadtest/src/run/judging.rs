@@ -25,6 +25,7 @@ use server::trial::{
 use uuid::Uuid;
 
 use super::arrivals::Arrival;
+use super::lateness;
 use super::settings::{Limit, Settings, Shape};
 use crate::figures::shares::over_a_period;
 
@@ -80,6 +81,8 @@ pub(crate) struct Verdict {
     pub(crate) worst: Vec<Judged>,
     /// From due to start, in microseconds, unsorted.
     pub(crate) waits_us: Vec<u64>,
+    /// From when a start was due and its limit allowed it, the same.
+    pub(crate) lates_us: Vec<u64>,
 }
 
 /// Where the ledger is, and since when it is ours.
@@ -107,6 +110,7 @@ struct OfOne<'a> {
     arrived: &'a [receiver::Arrival],
     /// Those that are longer than the destination's margin.
     stalls: &'a Stalls,
+    margin: Duration,
     window_percent: u32,
 }
 
@@ -141,6 +145,7 @@ pub(crate) async fn judge(
         let of_it = OfOne {
             arrived: &arrived,
             stalls: &stalls,
+            margin,
             window_percent: received.window_percent,
         };
         let judged = match &sender {
@@ -206,20 +211,8 @@ async fn with_ledger(
     sender: &Sender<'_>,
     verdict: &mut Verdict,
 ) -> anyhow::Result<Judged> {
-    let stored = sender.stored;
     let between = (sender.began, sender.until);
-    let ledger = Ledger::read(stored, id, between).await;
-    let ledger = ledger.context("read a ledger")?;
-    for row in &ledger.rows {
-        let waited = row.started_at.map(|started| started.since(row.due_at));
-        verdict
-            .waits_us
-            .extend(waited.map(|waited| waited.as_micros() as u64));
-    }
-    if settings.shape != Shape::Slow {
-        let unfounded = ledger.rows.iter().filter(|row| is_unfounded(row)).count() as u64;
-        verdict.unfounded_failures = Some(verdict.unfounded_failures.unwrap_or(0) + unfounded);
-    }
+    let ledger = ledger(settings, (id, of_it.margin), sender, verdict).await?;
     let plan = Plan {
         name: number.to_string(),
         limits: settings.limit.settings(),
@@ -268,6 +261,38 @@ async fn with_ledger(
     Ok(judged)
 }
 
+/// What one destination has had since it is ours, and how late and how well that was.
+async fn ledger(
+    settings: &Settings,
+    (id, margin): (DestinationId, Duration),
+    sender: &Sender<'_>,
+    verdict: &mut Verdict,
+) -> anyhow::Result<Ledger> {
+    // What started in the window before may hold what comes first.
+    let reach = match settings.limit {
+        Limit::Per(_, period) => period.duration() + margin,
+        Limit::Unlimited => Duration::ZERO,
+    };
+    let between = (sender.began - reach, sender.until);
+    let ledger = Ledger::read(sender.stored, id, between).await;
+    let mut ledger = ledger.context("read a ledger")?;
+    let late = lateness::of_starts(settings, margin, &ledger.rows, sender.began);
+    verdict.lates_us.extend(late);
+    let is_ours = |row: &LedgerRow| row.started_at.is_none_or(|started| started >= sender.began);
+    ledger.rows.retain(is_ours);
+    for row in &ledger.rows {
+        let waited = row.started_at.map(|started| started.since(row.due_at));
+        verdict
+            .waits_us
+            .extend(waited.map(|waited| waited.as_micros() as u64));
+    }
+    if settings.shape != Shape::Slow {
+        let unfounded = ledger.rows.iter().filter(|row| is_unfounded(row)).count() as u64;
+        verdict.unfounded_failures = Some(verdict.unfounded_failures.unwrap_or(0) + unfounded);
+    }
+    Ok(ledger)
+}
+
 /// Our receivers accept every connection and answer every request, if with a 500.
 fn is_unfounded(row: &LedgerRow) -> bool {
     row.state == AttemptState::Failed && row.status.is_none()
@@ -282,6 +307,7 @@ pub(crate) fn at_receiver(settings: &Settings, number: u32, received: Received<'
     let of_it = OfOne {
         arrived: &arrived,
         stalls: &stalls,
+        margin: USUAL_MARGIN,
         window_percent: received.window_percent,
     };
     without_ledger(settings, number, of_it)
@@ -476,6 +502,7 @@ mod tests {
             let of_it = OfOne {
                 arrived: &arrived,
                 stalls: &Stalls::longer_than(margin, noted),
+                margin,
                 window_percent: WHOLE_WINDOWS,
             };
             let judged = without_ledger(&two_a_second(), 0, of_it);

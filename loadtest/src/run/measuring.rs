@@ -53,6 +53,8 @@ pub(crate) struct Wishes {
     pub(crate) warm_up_seconds: u32,
     /// Which part of each period is judged at the receiver, in per cent.
     pub(crate) windows: u32,
+    /// Deliveries that wait at other destinations.
+    pub(crate) waiting: u64,
 }
 
 /// Runs, and reports what was so far when `shutdown` comes.
@@ -99,6 +101,7 @@ pub(crate) async fn measure(
         run.note(format!("{events} events were refused with {status}"));
     }
     let (ended, after) = (ended?, run.used(&before.used, after));
+    let grown = run.grown();
     let pending = match &run.stored {
         Some(stored) => Some(judging::pending(stored.as_ref(), &run.made.destinations).await?),
         None => None,
@@ -122,6 +125,7 @@ pub(crate) async fn measure(
         verdict,
         pending,
         used: after,
+        grown,
         watched_seconds,
         database,
         notes: run.notes,
@@ -143,8 +147,11 @@ pub(super) struct Run<'a> {
     /// The store to look at, if it is known.
     pub(super) stored: Option<Arc<dyn Stored>>,
     pub(super) database: Option<Database>,
-    /// The highest memory of each process so far.
+    /// The highest memory of each process so far; from the middle of the load on, since
+    /// then.
     pub(super) peaks: BTreeMap<String, f64>,
+    /// The highest until the middle of the load.
+    pub(super) early_peaks: BTreeMap<String, f64>,
     pub(super) progress: Progress,
     /// This is no warming up.
     pub(super) measured: bool,
@@ -179,12 +186,17 @@ impl<'a> Run<'a> {
             stored: None,
             database: None,
             peaks: BTreeMap::new(),
+            early_peaks: BTreeMap::new(),
             progress: Progress::default(),
             measured: false,
             changed: false,
             notes: Vec::new(),
         };
         run.open(system).await?;
+        if wishes.waiting > 0 {
+            let url = run.receiving.url(0);
+            setting_up::fill(system, wishes.waiting, &url).await?;
+        }
         Ok(run)
     }
 
@@ -318,7 +330,8 @@ impl<'a> Run<'a> {
         }
         let used = |(name, used): (String, Used)| {
             let before = before.get(&name).copied().unwrap_or_default();
-            let peak = self.peaks.get(&name).copied().unwrap_or(0.0);
+            let of = |peaks: &BTreeMap<String, f64>| peaks.get(&name).copied().unwrap_or(0.0);
+            let peak = of(&self.peaks).max(of(&self.early_peaks));
             let used = Used {
                 user_seconds: (used.user_seconds - before.user_seconds).max(0.0),
                 system_seconds: (used.system_seconds - before.system_seconds).max(0.0),
@@ -327,5 +340,14 @@ impl<'a> Run<'a> {
             (name, used)
         };
         after.into_iter().map(used).collect()
+    }
+
+    /// How many times its memory of the first half of the load each process had later.
+    fn grown(&self) -> BTreeMap<String, f64> {
+        let both = self.early_peaks.iter().filter_map(|(name, early)| {
+            let late = self.peaks.get(name)?;
+            (*early > 0.0).then(|| (name.clone(), late / early))
+        });
+        both.collect()
     }
 }

@@ -52,6 +52,11 @@ pub(crate) const METRICS: &[Metric] = &[
     metric("start_p50_ms", "from due to start, by the ledger"),
     metric("start_p99_ms", "the same"),
     metric(
+        "late_p50_ms",
+        "from due, or from when the limit allowed it, to start, by the ledger",
+    ),
+    metric("late_p99_ms", "the same"),
+    metric(
         "client_late_p99_ms",
         "how late the client sent what was due",
     ),
@@ -107,6 +112,10 @@ pub(crate) const FAMILIES: &[Metric] = &[
     metric(
         "peak_rss_mib",
         "memory of one process, such as `peak_rss_mib.api`",
+    ),
+    metric(
+        "rss_growth",
+        "most memory of one process in the load's second half, to its first",
     ),
 ];
 

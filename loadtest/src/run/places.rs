@@ -38,7 +38,7 @@ pub(crate) fn embedded_environment(url: &str) -> anyhow::Result<Vec<(String, Str
 }
 
 /// Those that tests may use, or private ones.
-pub(super) async fn servers() -> anyhow::Result<(Servers, Option<PrivateServers>)> {
+pub(crate) async fn servers() -> anyhow::Result<(Servers, Option<PrivateServers>)> {
     if let Ok(servers) = Servers::for_tests() {
         return Ok((servers, None));
     }

@@ -10,9 +10,13 @@ use uuid::Uuid;
 use super::settings::{Limit, Settings, Shape};
 use super::system::System;
 use crate::api::Client;
+use crate::figures::pending::insert_at;
 
 /// How many destinations are made at the same time.
 const AT_ONCE: usize = 8;
+
+/// Destinations that a backlog of others is spread over.
+const WAITING_AT: u64 = 50;
 
 /// What was made.
 pub(crate) struct Made {
@@ -94,6 +98,28 @@ async fn tenant(system: &System, name: &str) -> anyhow::Result<String> {
     let mut admin = Client::dial(system.address()).await?.with_key(&system.key);
     let (_, key) = admin.found(name, "enterprise").await?;
     Ok(key)
+}
+
+/// Lets so many deliveries wait at destinations of their own, which are paused.
+pub(crate) async fn fill(system: &System, waiting: u64, url: &str) -> anyhow::Result<()> {
+    let store = system.store.as_ref();
+    let store = store.context("deliveries that wait take the database")?;
+    let Database::Postgres(database) = store.place()? else {
+        bail!("deliveries that wait are put into Postgres only");
+    };
+    let mut client = Client::dial(system.address()).await?.with_key(&system.key);
+    let mut destinations = Vec::new();
+    for number in 0..WAITING_AT.min(waiting) {
+        let body = json!({"url": url, "name": format!("waiting {number}"), "unlimited": true});
+        let body = body.to_string();
+        let created = client.ask("POST", "/v1/destinations", &body).await?;
+        let id: Uuid = serde_json::from_value(created["id"].clone()).context("read an id")?;
+        let paused = json!({"state": "paused"}).to_string();
+        let path = format!("/v1/destinations/{id}");
+        client.send("PATCH", &path, &paused).await?;
+        destinations.push(id);
+    }
+    insert_at(database.expose(), &destinations, waiting).await
 }
 
 /// How a limit is changed in mid-run.

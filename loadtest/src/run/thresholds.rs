@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use server::trial::Over;
+
 use super::metrics::{is_known, names};
 use super::report::{Report, number};
 
@@ -62,15 +64,25 @@ impl FromStr for Threshold {
 
 impl fmt::Display for Threshold {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let written = OPERATORS
-            .iter()
-            .find(|(_, operator)| *operator == self.operator);
-        let written = written.map_or("", |(written, _)| written);
-        write!(f, "{} {written} {}", self.name, self.bound)
+        write!(f, "{} {}", self.name, self.allowed())
     }
 }
 
 impl Threshold {
+    /// The figure that it is about.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What that may be, such as `<= 2`.
+    pub(crate) fn allowed(&self) -> String {
+        let written = OPERATORS
+            .iter()
+            .find(|(_, operator)| *operator == self.operator);
+        let written = written.map_or("", |(written, _)| written);
+        format!("{written} {}", self.bound)
+    }
+
     fn holds(&self, value: f64) -> bool {
         match self.operator {
             Operator::AtMost => value <= self.bound,
@@ -82,9 +94,40 @@ impl Threshold {
     }
 }
 
+/// What does not hold of a run.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Broken {
+    /// A threshold.
+    Crossed {
+        threshold: Threshold,
+        /// `None` where it was not measured.
+        measured: Option<f64>,
+    },
+    /// A place at a receiver.
+    Over { destination: u32, over: Over },
+}
+
+impl fmt::Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Crossed {
+                threshold,
+                measured: Some(value),
+            } => write!(f, "crossed: {threshold}: it is {}", number(*value)),
+            Self::Crossed {
+                threshold,
+                measured: None,
+            } => write!(f, "crossed: {threshold}: it was not measured"),
+            Self::Over { destination, over } => {
+                write!(f, "over at the receiver: destination {destination}: {over}")
+            }
+        }
+    }
+}
+
 /// What holds of every run, asked for or not, where it was measured: no limit broken, by
-/// the receivers' clock or by the ledger, no failure that no receiver caused, nothing that waits while it could go, and nothing left behind when
-/// a load is over.
+/// the receivers' clock or by the ledger, no failure that no receiver caused, nothing that
+/// waits while it could go, and nothing left behind when a load is over.
 const ALWAYS: [(&str, Operator, f64); 5] = [
     ("early_arrivals", Operator::AtMost, 0.0),
     ("early_starts", Operator::AtMost, 0.0),
@@ -93,9 +136,8 @@ const ALWAYS: [(&str, Operator, f64); 5] = [
     ("stragglers_seconds", Operator::AtMost, 2.0),
 ];
 
-/// A line for each of [`ALWAYS`] that does not hold, and for each place at a receiver that
-/// was over.
-pub(crate) fn broken(report: &Report) -> Vec<String> {
+/// Each of [`ALWAYS`] that does not hold, and each place at a receiver that was over.
+pub(crate) fn broken(report: &Report) -> Vec<Broken> {
     let all = ALWAYS.map(|(name, operator, bound)| Threshold {
         name: name.to_owned(),
         operator,
@@ -104,27 +146,27 @@ pub(crate) fn broken(report: &Report) -> Vec<String> {
     let measured: Vec<_> = (all.into_iter())
         .filter(|one| report.metric(&one.name).is_some())
         .collect();
-    let mut lines = crossed(&measured, report);
+    let mut broken = crossed(&measured, report);
     for one in &report.destinations {
-        for over in &one.at_receiver.over {
-            let destination = one.destination;
-            lines.push(format!(
-                "over at the receiver: destination {destination}: {over}"
-            ));
-        }
+        broken.extend(one.at_receiver.over.iter().map(|over| Broken::Over {
+            destination: one.destination,
+            over: over.clone(),
+        }));
     }
-    lines
+    broken
 }
 
-/// A line for each threshold that does not hold. One whose figure was not
-/// measured does not hold.
-pub(crate) fn crossed(thresholds: &[Threshold], report: &Report) -> Vec<String> {
-    let line = |threshold: &Threshold| match report.metric(&threshold.name) {
-        Some(value) if threshold.holds(value) => None,
-        Some(value) => Some(format!("crossed: {threshold}: it is {}", number(value))),
-        None => Some(format!("crossed: {threshold}: it was not measured")),
-    };
-    thresholds.iter().filter_map(line).collect()
+/// Each threshold that does not hold. One whose figure was not measured does not hold.
+pub(crate) fn crossed(thresholds: &[Threshold], report: &Report) -> Vec<Broken> {
+    let judged = thresholds.iter().filter_map(|threshold| {
+        let measured = report.metric(&threshold.name);
+        let holds = measured.is_some_and(|value| threshold.holds(value));
+        (!holds).then(|| Broken::Crossed {
+            threshold: threshold.clone(),
+            measured,
+        })
+    });
+    judged.collect()
 }
 
 #[cfg(test)]
@@ -132,6 +174,10 @@ mod tests {
     use super::super::gathering;
     use super::super::gathering::tests::evidence;
     use super::*;
+
+    fn lines(broken: &[Broken]) -> Vec<String> {
+        broken.iter().map(ToString::to_string).collect()
+    }
 
     #[test]
     fn each_operator_holds_on_its_side() {
@@ -186,11 +232,11 @@ mod tests {
             assert!(is_known(name), "{name}");
             report.metrics.remove(name);
         }
-        assert_eq!(broken(&report), Vec::<String>::new());
+        assert!(broken(&report).is_empty());
         report.metrics.insert("unfounded_failures".to_owned(), 94.0);
         report.metrics.insert("stragglers_seconds".to_owned(), 31.0);
         assert_eq!(
-            broken(&report),
+            lines(&broken(&report)),
             [
                 "crossed: unfounded_failures <= 0: it is 94",
                 "crossed: stragglers_seconds <= 2: it is 31",
@@ -211,9 +257,8 @@ mod tests {
             .iter()
             .map(|text| text.parse().unwrap())
             .collect();
-        let lines = crossed(&thresholds, &report);
         assert_eq!(
-            lines,
+            lines(&crossed(&thresholds, &report)),
             [
                 "crossed: lost == 0: it is 1",
                 "crossed: quiet_p99_ms < 5: it was not measured",

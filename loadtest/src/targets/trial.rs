@@ -2,15 +2,17 @@
 //! leaves behind.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use anyhow::{Context, ensure};
 use tempfile::TempDir;
 use tokio::process::Command;
 
-use crate::figures::figure::Figure;
+use crate::figures::{self, figure::Figure};
+use crate::run::places;
 use crate::run::report::{Ended, Report};
+use crate::run::thresholds::{Broken, broken};
 
 /// What a run is asked for.
 #[derive(Debug, Clone)]
@@ -39,11 +41,16 @@ impl Trial {
         self
     }
 
+    /// For so many seconds, and not as long as the others.
+    pub(super) fn lasting(mut self, seconds: u32) -> Self {
+        self.lasts = Some(seconds);
+        self
+    }
+
     /// Nothing starts before everything waits; for so many seconds it comes.
     pub(super) fn holding_for(mut self, seconds: u32) -> Self {
         self.arguments.push("--hold".to_owned());
-        self.lasts = Some(seconds);
-        self
+        self.lasting(seconds)
     }
 }
 
@@ -52,6 +59,8 @@ pub(super) struct Trials {
     program: PathBuf,
     seconds: u32,
     folder: TempDir,
+    /// What runs broke that holds of every run.
+    missed: Vec<Figure>,
 }
 
 impl Trials {
@@ -62,14 +71,23 @@ impl Trials {
             program,
             seconds,
             folder,
+            missed: Vec::new(),
         })
     }
 
-    /// Makes one run. One that did not deliver everything is an error.
-    pub(super) async fn run(&self, name: &str, trial: Trial) -> anyhow::Result<Report> {
+    /// What the runs since the last time broke that holds of every run.
+    pub(super) fn take_missed(&mut self) -> Vec<Figure> {
+        std::mem::take(&mut self.missed)
+    }
+
+    /// Makes one run. What it broke is kept for [`Self::take_missed`]; one without a
+    /// report is an error.
+    pub(super) async fn run(&mut self, name: &str, trial: Trial) -> anyhow::Result<Report> {
         let arguments = trial.arguments.join(" ");
         writeln!(std::io::stderr().lock(), "{name}: loadtest run {arguments}")?;
-        let summary = self.folder.path().join("report.json");
+        // Of this run alone: one of before says nothing of it.
+        let folder = tempfile::tempdir_in(self.folder.path()).context("make a folder")?;
+        let summary = folder.path().join("report.json");
         let ours = std::env::current_exe().context("find this program")?;
         let status = Command::new(ours)
             .arg("--program")
@@ -89,20 +107,32 @@ impl Trials {
             .status()
             .await
             .context("start a run")?;
-        ensure!(status.success(), "{name}: the run ended with {status}");
-        let text = std::fs::read_to_string(&summary).context("read a run's report")?;
-        let report: Report = serde_json::from_str(&text).context("read a run's report")?;
-        ensure!(
-            report.ended == Ended::Drained,
-            "{name}: not everything was delivered"
-        );
+        let (report, missed) = read(name, status.success(), &summary)?;
+        self.missed.extend(missed);
         Ok(report)
+    }
+
+    /// What `loadtest figures` measures by these words, on the servers of tests or on
+    /// private ones.
+    pub(super) async fn figures(&self, words: &[&str]) -> anyhow::Result<Vec<Figure>> {
+        let said = words.join(" ");
+        writeln!(std::io::stderr().lock(), "loadtest figures {said}")?;
+        let (servers, private) = places::servers().await?;
+        // Large, for it has every figure's in it.
+        let measured = Box::pin(figures::measured(words, servers, self.program.clone())).await;
+        let removed = match private {
+            Some(private) => private.remove().await,
+            None => Ok(()),
+        };
+        let measured = measured?;
+        removed.context("take the servers away")?;
+        Ok(measured)
     }
 
     /// What a delivery costs in one run, against another. Of each two, by turns:
     /// machines have moods.
     pub(super) async fn ratio(
-        &self,
+        &mut self,
         what: &str,
         one: Trial,
         other: Trial,
@@ -120,6 +150,54 @@ impl Trials {
     }
 }
 
+/// What a run has left: its report, and a figure for each thing that it broke. One that
+/// failed without having broken anything is an error.
+fn read(name: &str, succeeded: bool, summary: &Path) -> anyhow::Result<(Report, Vec<Figure>)> {
+    let text = std::fs::read_to_string(summary);
+    let text = text.with_context(|| format!("{name}: the run ended without a report"))?;
+    let report: Report = serde_json::from_str(&text).context("read a run's report")?;
+    ensure!(
+        report.ended != Ended::Interrupted,
+        "{name}: the run was interrupted"
+    );
+    let broken = broken(&report);
+    ensure!(
+        succeeded || !broken.is_empty(),
+        "{name}: the run failed after its report"
+    );
+    let mut missed: Vec<_> = broken.iter().map(|one| of_broken(name, one)).collect();
+    if report.ended == Ended::Undrained {
+        let left = report.metric("undelivered").unwrap_or(f64::NAN);
+        missed.push(Figure::missed(
+            format!("{name}: not delivered in time"),
+            left,
+            "≤ 0",
+            "events",
+        ));
+    }
+    Ok((report, missed))
+}
+
+fn of_broken(name: &str, broken: &Broken) -> Figure {
+    match broken {
+        Broken::Crossed {
+            threshold,
+            measured,
+        } => Figure::missed(
+            format!("{name}: {}", threshold.name()),
+            measured.unwrap_or(f64::NAN),
+            threshold.allowed(),
+            "",
+        ),
+        Broken::Over { destination, over } => Figure::missed(
+            format!("{name}: destination {destination}: {over}"),
+            over.arrivals as f64,
+            format!("≤ {}", over.allowed),
+            "arrivals",
+        ),
+    }
+}
+
 impl Report {
     /// A figure that a target is about.
     pub(super) fn needed(&self, name: &str) -> anyhow::Result<f64> {
@@ -132,5 +210,89 @@ impl Report {
         let process = self.processes.iter().find(|process| process.name == name);
         let process = process.with_context(|| format!("no process {name} was measured"))?;
         Ok(process.peak_rss_mib)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::run::report::FORMAT;
+    use crate::run::settings::{Shape, tests::settings};
+
+    /// What a run that ended so and measured this much has left.
+    fn left(
+        succeeded: bool,
+        ended: Ended,
+        metrics: &[(&str, f64)],
+    ) -> anyhow::Result<(Report, Vec<Figure>)> {
+        let report = Report {
+            format: FORMAT,
+            system: "embedded".to_owned(),
+            machine: "2 cores of a test".to_owned(),
+            began_at_unix_ms: 1_700_000_000_000,
+            settings: settings(Shape::Constant),
+            ended,
+            load_seconds: 2.0,
+            metrics: (metrics.iter())
+                .map(|(name, value)| ((*name).to_owned(), *value))
+                .collect::<BTreeMap<_, _>>(),
+            seconds: Vec::new(),
+            processes: Vec::new(),
+            destinations: Vec::new(),
+            judged: 0,
+            statements: Vec::new(),
+            side_by_side: Vec::new(),
+            notes: Vec::new(),
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let summary = folder.path().join("report.json");
+        std::fs::write(&summary, serde_json::to_string(&report).unwrap()).unwrap();
+        read("a run", succeeded, &summary)
+    }
+
+    #[test]
+    fn a_run_that_broke_what_always_holds_has_a_report_and_a_line_for_each() {
+        let broke = [
+            ("delivered_per_second", 9_000.0),
+            ("stragglers_seconds", 31.0),
+            ("unfounded_failures", 94.0),
+            ("early_arrivals", 0.0),
+        ];
+        let (report, missed) = left(false, Ended::Drained, &broke).unwrap();
+        assert_eq!(report.metric("delivered_per_second"), Some(9_000.0));
+        let rows: Vec<_> = (missed.iter())
+            .map(|one| (one.name.as_str(), one.measured, one.threshold.as_str()))
+            .collect();
+        assert_eq!(
+            rows,
+            [
+                ("a run: unfounded_failures", 94.0, "<= 0"),
+                ("a run: stragglers_seconds", 31.0, "<= 2"),
+            ]
+        );
+        assert!(missed.iter().all(|one| !one.passed));
+    }
+
+    #[test]
+    fn what_was_not_delivered_is_a_line_and_a_sound_run_has_none() {
+        let (_, missed) = left(true, Ended::Undrained, &[("undelivered", 7.0)]).unwrap();
+        assert_eq!(missed[0].name, "a run: not delivered in time");
+        assert_eq!((missed[0].measured, missed.len()), (7.0, 1));
+        let (_, missed) = left(true, Ended::Drained, &[("stragglers_seconds", 2.0)]).unwrap();
+        assert!(missed.is_empty());
+    }
+
+    #[test]
+    fn a_run_that_failed_for_another_reason_has_measured_nothing() {
+        let error = left(false, Ended::Drained, &[]).unwrap_err().to_string();
+        assert_eq!(error, "a run: the run failed after its report");
+        let error = left(false, Ended::Interrupted, &[("stalled_seconds", 9.0)]);
+        assert!(error.is_err());
+        let nothing = tempfile::tempdir().unwrap();
+        let error = read("a run", false, &nothing.path().join("report.json"));
+        let error = error.unwrap_err().to_string();
+        assert_eq!(error, "a run: the run ended without a report");
     }
 }

@@ -1,4 +1,5 @@
-//! The turns beside each other: medians, ratios of pairs, and the worst windows.
+//! The turns beside each other: medians, ratios of pairs, and the worst windows; and
+//! whether they are what they must be.
 
 use std::fmt;
 
@@ -7,6 +8,7 @@ use server::output;
 
 use super::judging::{Drained, Limited};
 use super::side::Who;
+use crate::figures::figure::verdict;
 use crate::run::report::number;
 use crate::run::settings::{Limit, Size};
 
@@ -70,6 +72,16 @@ pub(super) struct Row {
     pub(super) bullmq: f64,
     /// Ours to the peer's, pair by pair; none of a worst value.
     pub(super) ratio: Option<Ratio>,
+    /// None of a figure that may be anything.
+    pub(super) verdict: Option<Verdict>,
+}
+
+/// What a figure must be, and whether it is.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(super) struct Verdict {
+    /// In words, such as `≥ 2 × the peer`.
+    pub(super) threshold: String,
+    pub(super) passed: bool,
 }
 
 /// Of all pairs.
@@ -87,21 +99,54 @@ enum Of {
     Largest,
 }
 
+/// What a figure has to be.
+#[derive(Clone, Copy)]
+enum Must {
+    BeAnything,
+    /// [`times_the_peer`], by the median of the pairs.
+    BeFaster,
+    /// At most what the limit lets into a window.
+    KeepTheLimit,
+}
+
 struct Figure {
     name: &'static str,
     of: Of,
+    must: Must,
     value: fn(&Outcome) -> Option<f64>,
 }
 
 const fn figure(name: &'static str, of: Of, value: fn(&Outcome) -> Option<f64>) -> Figure {
-    Figure { name, of, value }
+    judged(name, (of, Must::BeAnything), value)
+}
+
+const fn judged(
+    name: &'static str,
+    (of, must): (Of, Must),
+    value: fn(&Outcome) -> Option<f64>,
+) -> Figure {
+    Figure {
+        name,
+        of,
+        must,
+        value,
+    }
+}
+
+/// How many times as fast as the peer's a backlog of ours must drain: one process over a
+/// file has fewer ways to go than several over Postgres.
+const fn times_the_peer(size: Size) -> f64 {
+    match size {
+        Size::Embedded => 2.0,
+        Size::Distributed => 1.5,
+    }
 }
 
 const FIGURES: [Figure; 8] = [
     figure("seconds until all had arrived", Of::Median, |outcome| {
         Some(outcome.drained()?.seconds)
     }),
-    figure("deliveries/s", Of::Median, |outcome| {
+    judged("deliveries/s", (Of::Median, Must::BeFaster), |outcome| {
         Some(outcome.drained()?.per_second)
     }),
     figure("processor time, µs a delivery", Of::Median, |outcome| {
@@ -116,9 +161,11 @@ const FIGURES: [Figure; 8] = [
     figure("share of the limit, %", Of::Median, |outcome| {
         Some(outcome.limited()?.share_percent)
     }),
-    figure("worst window at the receiver", Of::Largest, |outcome| {
-        Some(outcome.limited()?.worst as f64)
-    }),
+    judged(
+        "worst window at the receiver",
+        (Of::Largest, Must::KeepTheLimit),
+        |outcome| Some(outcome.limited()?.worst as f64),
+    ),
     figure("most arrivals beyond the limit", Of::Largest, |outcome| {
         Some(outcome.limited()?.early as f64)
     }),
@@ -222,14 +269,48 @@ fn row((size, part): (Size, Part), figure: &Figure, pairs: &[[&Outcome; 2]]) -> 
         highest: ratios.iter().copied().fold(0.0, f64::max),
         median: median(ratios),
     });
+    let paceline = one(0);
     Some(Row {
         size,
         part: part.to_string(),
         figure: figure.name,
-        paceline: one(0),
+        paceline,
         bullmq: one(1),
         ratio,
+        verdict: figure.must.verdict((size, part), paceline, ratio),
     })
+}
+
+impl Must {
+    fn verdict(
+        self,
+        (size, part): (Size, Part),
+        ours: f64,
+        ratio: Option<Ratio>,
+    ) -> Option<Verdict> {
+        match (self, part) {
+            (Self::BeFaster, _) => {
+                let least = times_the_peer(size);
+                Some(Verdict {
+                    threshold: format!("≥ {least} × the peer"),
+                    passed: ratio?.median >= least,
+                })
+            }
+            (Self::KeepTheLimit, Part::Limit(Limit::Per(max, _))) => Some(Verdict {
+                threshold: format!("≤ {max}"),
+                passed: ours <= f64::from(max),
+            }),
+            (Self::KeepTheLimit | Self::BeAnything, _) => None,
+        }
+    }
+}
+
+impl Report {
+    /// Whether every figure is what it must be.
+    pub(super) fn passed(&self) -> bool {
+        let mut verdicts = self.rows.iter().filter_map(|row| row.verdict.as_ref());
+        verdicts.all(|verdict| verdict.passed)
+    }
 }
 
 /// Of an even number, what is between the two in the middle.
@@ -254,6 +335,8 @@ pub(super) fn table(report: &Report) -> String {
         peers,
         "ratio",
         "of single pairs",
+        "must be",
+        "verdict",
     ];
     let rows = report.rows.iter().map(|row| {
         let (ratio, pairs) = match row.ratio {
@@ -263,6 +346,10 @@ pub(super) fn table(report: &Report) -> String {
             ),
             None => ("–".to_owned(), "–".to_owned()),
         };
+        let (must_be, said) = match &row.verdict {
+            Some(judged) => (judged.threshold.as_str(), verdict(judged.passed)),
+            None => ("–", "–"),
+        };
         vec![
             row.size.name().to_owned(),
             row.part.clone(),
@@ -271,6 +358,8 @@ pub(super) fn table(report: &Report) -> String {
             number(row.bullmq),
             ratio,
             pairs,
+            must_be.to_owned(),
+            said.to_owned(),
         ]
     });
     let mut text = output::table(&header, rows).to_string();
@@ -397,12 +486,64 @@ mod tests {
         };
         assert_eq!(
             line("deliveries/s"),
-            "embedded drain of 1,000 deliveries/s 500 200 2.00 1.50 to 5.00"
+            "embedded drain of 1,000 deliveries/s 500 200 2.00 1.50 to 5.00 ≥ 2 × the peer holds"
         );
         assert_eq!(
             line("worst window"),
-            "embedded 100/s worst window at the receiver 100 200 – –"
+            "embedded 100/s worst window at the receiver 100 200 – – ≤ 100 holds"
         );
+        assert!(line("most connections").ends_with("– – – –"));
         assert!(text.ends_with("machine: 2 cores\nnote: Redis: appendonly yes"));
+    }
+
+    /// A drain of this many times the peer's speed, and a worst window of a limit of 100.
+    fn report(size: Size, times: f64, worst: u64) -> Report {
+        let limit = Part::Limit("100/s".parse().unwrap());
+        let drain = Part::Drain { events: 1_000 };
+        let mut turns = vec![
+            turned(drain, 0, Who::Paceline, drained(1.0, 50.0)),
+            turned(drain, 0, Who::BullMq, drained(times, 50.0)),
+            turned(limit, 0, Who::Paceline, limited(99.0, worst)),
+            turned(limit, 0, Who::BullMq, limited(99.0, 200)),
+        ];
+        for turn in &mut turns {
+            turn.size = size;
+        }
+        Report {
+            machine: String::new(),
+            notes: Vec::new(),
+            rows: rows(&turns),
+            turns,
+        }
+    }
+
+    #[test]
+    fn a_drain_must_be_so_many_times_as_fast_as_the_peers() {
+        for (size, times, passed) in [
+            (Size::Embedded, 2.0, true),
+            (Size::Embedded, 1.9, false),
+            (Size::Distributed, 1.6, true),
+            (Size::Distributed, 1.4, false),
+        ] {
+            let report = report(size, times, 100);
+            let verdict = of(&report.rows, "deliveries/s").verdict.clone().unwrap();
+            assert_eq!(verdict.passed, passed, "{size:?} {times}");
+            assert_eq!(report.passed(), passed, "{size:?} {times}");
+        }
+        let distributed = report(Size::Distributed, 1.0, 100);
+        let row = of(&distributed.rows, "deliveries/s");
+        let threshold = row.verdict.as_ref().map(|one| one.threshold.as_str());
+        assert_eq!(threshold, Some("≥ 1.5 × the peer"));
+    }
+
+    #[test]
+    fn our_worst_window_must_hold_at_most_the_limit_and_the_peers_may_hold_more() {
+        assert!(report(Size::Embedded, 2.0, 100).passed());
+        let over = report(Size::Embedded, 2.0, 101);
+        assert!(!over.passed());
+        let text = table(&over);
+        let line = text.lines().find(|line| line.contains("worst window"));
+        assert!(line.is_some_and(|line| line.contains("MISSED")), "{text}");
+        assert_eq!(of(&over.rows, "share").verdict, None);
     }
 }

@@ -253,6 +253,9 @@ macro_rules! backlog_contract {
             what_is_meant_for_later_starts_then
             a_retry_is_as_old_as_its_event
             an_age_holds_for_events_accepted_after_it
+            an_event_is_as_old_as_the_tier_says_where_its_destination_says_nothing
+            another_age_of_the_tier_holds_for_events_accepted_after_it
+            what_is_sent_again_is_as_old_as_the_tier_says
         );
         $crate::backlog_contract!(@module $world, cancel:
             all_that_has_not_started_is_cancelled

@@ -13,6 +13,7 @@ use engine::ports::{
     NewTenant, OperationsBook, Overview, Sessions, Tenant, Tenants,
 };
 
+pub mod ages;
 pub mod backpressure;
 pub mod ceilings;
 pub mod deletion;
@@ -185,6 +186,7 @@ macro_rules! tenant_contract {
         $crate::tenant_contract!(@module $world, ceilings:
             an_open_request_is_replaced_and_decided_once
             requests_are_for_ones_own_destinations
+            requests_are_listed_in_pages
             who_has_to_know_of_a_request_is_told
             what_is_above_a_ceiling_is_refused_by_whatever_way_it_is_set
             batches_are_held_to_the_ceiling_as_well
@@ -192,6 +194,11 @@ macro_rules! tenant_contract {
             what_was_granted_may_be_set
             what_a_tenant_sets_itself_is_what_its_tier_gives_where_that_has_no_ceiling
             what_is_approved_is_in_force
+        );
+        $crate::tenant_contract!(@module $world, ages:
+            an_age_is_refused_where_the_domain_refuses_it
+            an_age_is_held_to_the_ceiling_by_whatever_way_it_is_set
+            a_batch_waits_less_than_the_age_of_the_tier
         );
         $crate::tenant_contract!(@module $world, grants:
             larger_batches_may_be_set_once_they_are_granted

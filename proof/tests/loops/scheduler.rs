@@ -7,8 +7,8 @@ use domain::admission::Look;
 use engine::ports::{Fleet, NextRun, Run, RunResult, Taken};
 
 use crate::support::{
-    Event, T0, World, decided, decided_failing, destination, in_slot, ms, permit, permit_of,
-    scheduler_options,
+    Event, T0, World, decided, decided_failing, decided_short_of_places, destination, in_slot, ms,
+    permit, permit_of, scheduler_options,
 };
 
 /// When the finished job of destination 1 runs next.
@@ -215,18 +215,83 @@ async fn the_fleet_is_counted_now_and_then() {
     assert!((9..=10).contains(&counts), "{counts} in a second");
 }
 
-/// A run may come because a place has just come free.
+/// And of a small one more often, whose permits are over sooner. Runs go on meanwhile.
 #[tokio::test(start_paused = true)]
-async fn without_room_the_fleet_is_counted_by_every_run() {
+async fn without_room_the_fleet_is_counted_each_twenty_milliseconds() {
+    for (places, counts) in [(1_000, 40..=51), (10, 200..=200)] {
+        let world = World::new();
+        let fleet = fleet_of(places, 2 * places);
+        world.store.fleet.answers(move |()| Ok(fleet.clone()));
+        let mut scheduler = world.scheduler();
+        for _ in 0..200 {
+            world.schedule.due(&[1]);
+            scheduler.tick().await;
+            tokio::time::sleep(ms(5)).await;
+        }
+        let counted = world.journal.times(|event| *event == Event::Fleet).len();
+        assert!(counts.contains(&counted), "{counted} of {places} places");
+        assert_eq!(rooms(&world), [0; 200]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_place_that_has_come_free_is_given_by_the_next_count() {
     let world = World::new();
     world.store.fleet.answers(|()| Ok(fleet_of(0, 0)));
     let mut scheduler = world.scheduler();
     world.schedule.due(&[1]);
     scheduler.tick().await;
     world.store.fleet.answers(|()| Ok(fleet_of(1, 0)));
+    tokio::time::sleep(ms(5)).await;
     world.schedule.due(&[1]);
     scheduler.tick().await;
     assert_eq!(rooms(&world), [0, 2]);
+}
+
+/// Whom places have stopped does not run before it: it could be given nothing. Who comes new
+/// does, and if he is stopped by the count that there was, he looks again with the next.
+#[tokio::test(start_paused = true)]
+async fn whoever_waits_for_a_place_runs_with_the_next_count_of_the_fleet() {
+    let world = World::new();
+    world.store.fleet.answers(|()| Ok(fleet_of(1_000, 2_000)));
+    let began = tokio::time::Instant::now();
+    world.store.admit.answers(move |(runs, _)| {
+        let look = Look::At {
+            at: T0 + began.elapsed() + Duration::from_secs(1),
+            floor: None,
+        };
+        Ok(vec![decided_short_of_places(look); runs.len()])
+    });
+    let mut scheduler = world.scheduler();
+    let second = after(Duration::from_secs(1), None);
+    world.schedule.due(&[1]);
+    scheduler.tick().await;
+    assert_eq!(next(&world), second, "the count knew all");
+
+    tokio::time::sleep(ms(5)).await;
+    world.schedule.due(&[1, 2]);
+    scheduler.tick().await;
+    let finished = world.journal.finished();
+    let both: Vec<_> = (finished.iter().skip(1))
+        .map(|finish| (finish.destination, finish.next))
+        .collect();
+    let new = (destination(2), after(ms(15), None));
+    assert_eq!(both, [new, (destination(1), after(ms(15), Some(ms(15))))]);
+    // Its permits may have to be published again.
+    world.schedule.lapsed(&[1]);
+    scheduler.tick().await;
+
+    tokio::time::sleep(ms(15)).await;
+    world.schedule.due(&[1]);
+    scheduler.tick().await;
+    assert_eq!(next(&world), second, "it has been counted again");
+    let runs = world.journal.pick(|event| match event {
+        Event::Admit(runs, _) => Some(runs[0].destination),
+        _ => None,
+    });
+    assert_eq!(runs, [1, 2, 1, 1].map(destination));
+    let counts = world.journal.times(|event| *event == Event::Fleet).len();
+    assert_eq!(counts, 2);
 }
 
 #[tokio::test(start_paused = true)]
@@ -299,6 +364,36 @@ async fn a_failing_destination_waits_for_a_round() {
         _ => None,
     });
     assert_eq!(runs, [1, 2], "in company, once");
+}
+
+/// Others are due, and arrivals at those that ran wait for them; what is planned does not,
+/// and what a limit says is later.
+#[tokio::test(start_paused = true)]
+async fn after_a_full_batch_arrivals_do_not_cost_a_run_each() {
+    let world = World::new();
+    let look = |after, floor| Look::At {
+        at: T0 + ms(after),
+        floor,
+    };
+    world.store.admit.answers(move |(runs, _)| {
+        let of = |run: &Run| match run.destination == destination(1) {
+            true => decided(&[], look(90, Some(T0 + ms(60)))),
+            false => decided(&[], look(3, None)),
+        };
+        Ok(runs.iter().map(of).collect())
+    });
+    let mut scheduler = world.scheduler();
+    for (count, floor) in [(128, Some(ms(10))), (127, None)] {
+        let numbers: Vec<u128> = (1..=count).collect();
+        world.schedule.due(&numbers);
+        scheduler.tick().await;
+        let finished = world.journal.finished();
+        let of_this = finished[finished.len() - numbers.len()..].iter();
+        let of_this: Vec<NextRun> = of_this.map(|finish| finish.next).collect();
+        assert_eq!(of_this[0], after(ms(90), Some(ms(60))));
+        let others = vec![after(ms(3), floor); numbers.len() - 1];
+        assert_eq!(of_this[1..], others);
+    }
 }
 
 /// Neither what was taken last nor what was finished since waits for the poll.

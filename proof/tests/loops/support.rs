@@ -28,7 +28,8 @@ pub(crate) use queue::FakeQueue;
 pub(crate) use schedule::{FakeSchedule, schedule_away};
 pub(crate) use sender::{FakeSender, answer};
 pub(crate) use store::{
-    FakeStore, T0, corrupt, decided, decided_failing, member, started, store_away,
+    FakeStore, T0, corrupt, decided, decided_failing, decided_short_of_places, member, started,
+    store_away,
 };
 pub(crate) use warned::Warned;
 

@@ -8,8 +8,8 @@ use domain::permit::Permit;
 use engine::ports::{ClaimAnswer, NextTry, SendError, Settlement};
 
 use crate::support::{
-    Event, World, answer, destination, in_slot, ms, pass, permit, permit_of, settle, started,
-    store_away,
+    Counted, Event, World, answer, destination, in_slot, ms, pass, permit, permit_of, settle,
+    started, store_away,
 };
 
 #[tokio::test(start_paused = true)]
@@ -193,6 +193,37 @@ async fn statuses_decide_what_follows() {
         let retried = matches!(outcome.next, NextTry::RetryAfter(_));
         assert_eq!(retried, kind == OutcomeKind::Failed);
     }
+}
+
+/// The worker asks for its counters once, each with its label.
+#[tokio::test(start_paused = true)]
+async fn answers_are_counted_by_their_class_and_attempts_by_their_outcome() {
+    let (counted, world) = (Counted::default(), World::new());
+    let _counting = counted.begin();
+    let _worker = world.worker().await;
+    for (attempt, status) in (7..).zip([200, 204, 301, 404, 429, 503, 999]) {
+        world.sender.send.answers(move |_| Ok(answer(status)));
+        world.queue.delivers(&[permit(attempt)]);
+        settle().await;
+    }
+    let gone = |_| Err(SendError::Exchange("gone".to_owned()));
+    world.sender.send.answers(gone);
+    world.queue.delivers(&[permit(20)]);
+    settle().await;
+    let said = |name: &str| {
+        let counts = counted.of(name).into_iter();
+        let counts = counts.map(|(label, count)| format!("{label} {count}"));
+        counts.collect::<Vec<_>>().join(", ")
+    };
+    assert_eq!(
+        said("paceline_responses_total"),
+        "2xx 2, 3xx 1, 429 1, 4xx 1, 5xx 1, none 1, other 1"
+    );
+    assert_eq!(
+        said("paceline_attempts_total"),
+        "failed 6, not_sent 0, succeeded 2"
+    );
+    assert_eq!(said("paceline_starts_total"), " 8");
 }
 
 #[tokio::test(start_paused = true)]

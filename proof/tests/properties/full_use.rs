@@ -165,11 +165,12 @@ fn a_crowded_destination_runs_no_more_often_than_its_floor() {
     }
 }
 
-/// Concurrency binds: few outcomes wake, and few places are ever empty, also
-/// beside a receiver that takes ten seconds and where some requests hang.
-#[test]
-fn a_crowded_destination_is_woken_when_a_good_part_of_its_places_is_free() {
-    const LASTS: Duration = Duration::from_secs(120);
+/// How long places are used.
+const LASTS: Duration = Duration::from_secs(120);
+
+/// A name, so many places, and what becomes of the permits that have them: also of a
+/// receiver that takes ten seconds, and of one where some requests hang.
+fn crowds() -> Vec<(&'static str, u32, Vec<Fate>)> {
     let takes = |takes| Fate::Start {
         late: 500,
         sent: 100,
@@ -178,7 +179,7 @@ fn a_crowded_destination_is_woken_when_a_good_part_of_its_places_is_free() {
     // Always the same of as many as those of which one wakes.
     let mut some_hang = vec![takes(20_000); 15];
     some_hang.push(takes(10_000_000));
-    for (name, max_in_flight, fates) in [
+    vec![
         ("prompt", 64, vec![takes(20_000)]),
         (
             "uneven",
@@ -188,24 +189,97 @@ fn a_crowded_destination_is_woken_when_a_good_part_of_its_places_is_free() {
         ("slow", 256, vec![takes(10_000_000)]),
         ("slow, a few", 20, vec![takes(10_000_000), takes(7_000_000)]),
         ("some hang", 128, some_hang),
-    ] {
-        let settings = LimitSettings {
-            unlimited: true,
-            max_in_flight: Some(max_in_flight),
-            ..LimitSettings::EXACT
-        };
-        let mut world = World::new(settings.policy()).fates(fates);
+    ]
+}
+
+/// An unlimited destination with this concurrency.
+fn unlimited(max_in_flight: u32, fates: Vec<Fate>) -> World {
+    let settings = LimitSettings {
+        unlimited: true,
+        max_in_flight: Some(max_in_flight),
+        ..LimitSettings::EXACT
+    };
+    World::new(settings.policy()).fates(fates)
+}
+
+/// Few outcomes wake, one of each `row`, and few of its places were ever empty. The figures.
+fn assert_used(name: &str, world: &World, places: u32, row: u32) -> String {
+    let starts = world.starts.len() as f64;
+    let wakes = world.woken as f64 / starts;
+    let used = world.in_use.as_secs_f64() / (LASTS.as_secs_f64() * f64::from(places));
+    assert!(
+        wakes <= 1.1 / f64::from(row),
+        "{name}: {wakes} wakes a start"
+    );
+    assert!(used >= 0.8, "{name}: {used} of its places");
+    format!("{name:12} {starts:8} starts, {wakes:.3} wakes each, {used:.3} of the places")
+}
+
+/// Concurrency binds.
+#[test]
+fn a_crowded_destination_is_woken_when_a_good_part_of_its_places_is_free() {
+    for (name, max_in_flight, fates) in crowds() {
+        let mut world = unlimited(max_in_flight, fates);
         world.follow_looks(u32::MAX, world.now + LASTS);
-        let starts = world.starts.len() as f64;
-        let wakes = world.woken as f64 / starts;
-        let used = world.in_use.as_secs_f64() / (LASTS.as_secs_f64() * f64::from(max_in_flight));
-        println!("{name:12} {starts:8} starts, {wakes:.3} wakes each, {used:.3} of the places");
         let row = 1 << (max_in_flight / 8).ilog2();
-        assert!(
-            wakes <= 1.1 / f64::from(row),
-            "{name}: {wakes} wakes a start"
-        );
-        assert!(used >= 0.8, "{name}: {used} of its places");
+        println!("{}", assert_used(name, &world, max_in_flight, row));
+    }
+}
+
+/// Its tenant's places bind, or the fleet's.
+#[test]
+fn who_is_short_of_places_is_woken_when_a_good_part_of_them_is_free() {
+    for (name, places, fates) in crowds() {
+        let mut world = unlimited(10_000, fates);
+        world.follow_looks_within(places, world.now + LASTS);
+        let row = places.div_ceil(8).next_power_of_two();
+        println!("{}", assert_used(name, &world, places, row));
+    }
+}
+
+/// Not one run for each that comes: one each ten milliseconds, for which nobody waits longer.
+#[test]
+fn arrivals_at_a_busy_destination_cost_no_run_each() {
+    const MOST_LATE: Duration = Duration::from_millis(11);
+    let slow = Fate::Start {
+        late: 500,
+        sent: 100,
+        takes: 50_000,
+    };
+    let mut world = unlimited(1_000, vec![slow]);
+    world.waiting = 0;
+    let mut arrived = Vec::new();
+    for _ in 0..1_000 {
+        world.follow_looks(u32::MAX, world.now + Duration::from_millis(1));
+        world.arrive(1);
+        arrived.push(world.now);
+    }
+    world.follow_looks(u32::MAX, world.now + Duration::from_secs(1));
+    assert_eq!(world.starts.len(), arrived.len());
+    assert!(world.runs <= 110, "{} runs in a second", world.runs);
+    for ((start, _), arrived) in world.starts.iter().zip(arrived) {
+        let late = start.since(arrived);
+        assert!(late <= MOST_LATE, "{late:?}");
+    }
+}
+
+/// Whether the first is still under way or over.
+#[test]
+fn a_lone_event_and_the_one_behind_it_wait_for_nobody() {
+    let quick = Fate::Start {
+        late: 0,
+        sent: 100,
+        takes: 2_000,
+    };
+    let mut world = unlimited(50, vec![quick]);
+    world.waiting = 0;
+    for pause in [1_000, 0, 1_000, 3] {
+        world.follow_looks(u32::MAX, world.now + Duration::from_millis(pause));
+        world.arrive(1);
+        let arrived = world.now;
+        world.follow_looks(u32::MAX, arrived + Duration::from_millis(1));
+        let start = world.starts.last().map(|(at, _)| *at);
+        assert_eq!(start, Some(arrived), "{pause} ms after the one before");
     }
 }
 

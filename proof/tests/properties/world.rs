@@ -457,6 +457,20 @@ impl World {
 
     /// Runs whenever the looks say so, until then.
     pub(crate) fn follow_looks(&mut self, places: u32, until: Timestamp) {
+        self.follow(|_| places, until);
+    }
+
+    /// The same where so many places are all that it may have queued and in flight, and no
+    /// limit of its own.
+    pub(crate) fn follow_looks_within(&mut self, places: u32, until: Timestamp) {
+        let left = |world: &Self| {
+            let queued = u32::try_from(world.outstanding.len()).unwrap_or(u32::MAX);
+            places.saturating_sub(queued + world.in_flight)
+        };
+        self.follow(left, until);
+    }
+
+    fn follow(&mut self, places: impl Fn(&Self) -> u32, until: Timestamp) {
         loop {
             let next = self.next_run.unwrap_or(until);
             let event = self.events.peek().map(|Reverse((at, ..))| *at);
@@ -466,6 +480,7 @@ impl World {
                 _ => {
                     let at = next.max(self.now);
                     self.advance(at);
+                    let places = places(self);
                     let _ = self.run(places);
                 }
             }

@@ -103,7 +103,8 @@ impl Row {
     }
 }
 
-/// The numbers are how many at once and in flight, and events and bytes of a batch.
+/// The numbers are how many at once and in flight, events and bytes of a batch, and seconds of
+/// an age.
 fn ceiling(per_second: Option<f64>, numbers: &[Option<i32>]) -> Ceiling {
     let number = |at: usize| u32::try_from((*numbers.get(at)?)?).ok();
     Ceiling {
@@ -112,6 +113,7 @@ fn ceiling(per_second: Option<f64>, numbers: &[Option<i32>]) -> Ceiling {
         max_in_flight: number(1),
         batch_events: number(2),
         batch_bytes: number(3),
+        age_seconds: number(4),
     }
 }
 
@@ -134,7 +136,8 @@ macro_rules! select {
         ] as tier_numbers,
         t.unlimited as tier_unlimited, t.shape as tier_shape,
         c.per_second as ceiling_per_second,
-        array[c.at_once, c.in_flight, c.batch_events, c.batch_bytes] as ceiling_numbers,
+        array[c.at_once, c.in_flight, c.batch_events, c.batch_bytes, c.age_seconds]
+            as ceiling_numbers,
         d.granted_per_second,
         array[d.granted_at_once, d.granted_in_flight] as granted_numbers,
         array[r.least_micros, micros(r.least_at), r.most_micros, micros(r.most_at)]

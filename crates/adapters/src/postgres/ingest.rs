@@ -421,7 +421,8 @@ const WRITE: &str = "-- accept_events: write
         )
         select ((select i.ids from ids i))[n.position::integer], n.event_id, n.destination_id, n.tenant_id, clock.now,
             case when n.urgent then coalesce(due.at, clock.now) else due.at end,
-            least(coalesce(due.at, clock.now) + d.max_age_ms * interval '1 millisecond',
+            least(coalesce(due.at, clock.now)
+                    + coalesce(d.max_age_ms, d.tier_age_ms) * interval '1 millisecond',
                 from_micros(n.expires_at)),
             n.payload_bytes, n.urgent and due.at is null
         from unnest(

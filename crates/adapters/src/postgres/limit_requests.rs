@@ -9,9 +9,9 @@ use domain::operations::OperationalType;
 use domain::policy::LimitSettings;
 use domain::time::Timestamp;
 use engine::ports::{
-    CatalogError, DestinationChange, LIMITS_HAVE_CHANGED, LimitRequest, LimitRequestState,
-    LimitRequests, Managed, NOT_OPEN, NewDestinationsRequest, NewLimitRequest, OtherLimits,
-    StoreError, Wanted,
+    CatalogError, DestinationChange, LIMITS_HAVE_CHANGED, LimitRequest, LimitRequestPosition,
+    LimitRequestState, LimitRequests, Managed, NOT_OPEN, NewDestinationsRequest, NewLimitRequest,
+    OtherLimits, StoreError, Wanted,
 };
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
@@ -42,9 +42,10 @@ impl LimitRequests for PostgresStore {
     async fn limit_requests(
         &self,
         tenant: Option<TenantId>,
+        before: Option<LimitRequestPosition>,
         limit: u32,
     ) -> Result<Vec<LimitRequest>, CatalogError> {
-        Ok(retried(|| list(&self.pool, tenant, limit)).await?)
+        Ok(retried(|| list(&self.pool, tenant, before, limit)).await?)
     }
 
     async fn limit_request(&self, id: Uuid) -> Result<LimitRequest, CatalogError> {
@@ -300,19 +301,28 @@ impl RequestRow {
 async fn list(
     pool: &PgPool,
     tenant: Option<TenantId>,
+    before: Option<LimitRequestPosition>,
     limit: u32,
 ) -> Result<Vec<LimitRequest>, Failure> {
-    // A plan serves whatever is bound: each of the two goes along an index of its own.
-    let of = match tenant {
-        Some(_) => "where r.tenant_id = $2 order by r.state <> 'open'",
-        None => "order by r.state = 'open' desc",
+    let before = before.unwrap_or(LimitRequestPosition::FIRST);
+    // A plan serves whatever is bound: each of the two goes along an index of its own, from
+    // where the page before it ended.
+    let (of, rank, from) = match tenant {
+        Some(_) => ("r.tenant_id = $5 and", "(r.state = 'open')::integer", "$2"),
+        None => ("", "(r.state = 'open')", "$2::integer = 1"),
     };
     let sql = format!(
         "-- limit_requests
         select {COLUMNS}
-        from limit_requests r {of}, r.created_at desc, r.id desc limit $1"
+        from limit_requests r
+        where {of} ({rank}, r.created_at, r.id) < ({from}, from_micros($3), $4)
+        order by {rank} desc, r.created_at desc, r.id desc limit $1"
     );
-    let mut query = sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(i64::from(limit));
+    let mut query = sqlx::query_as(sqlx::AssertSqlSafe(sql))
+        .bind(i64::from(limit))
+        .bind(i32::from(before.is_open))
+        .bind(before.created_at.as_micros())
+        .bind(before.id);
     if let Some(tenant) = tenant {
         query = query.bind(tenant.0);
     }

@@ -40,11 +40,12 @@ pub(super) async fn read(
     })?;
     Ok(RetryRules {
         policy: policy.unwrap_or_default(),
-        max_age: max_age_ms.map(|age| Duration::from_millis(age.unsigned_abs())),
+        max_age: age(max_age_ms),
     })
 }
 
-/// Writes them. The trigger has nothing to do with these columns.
+/// Writes them. The trigger refuses an age above the tier's, and has nothing else to do with
+/// these columns.
 pub(super) async fn set(
     pool: &PgPool,
     tenant: TenantId,
@@ -54,11 +55,12 @@ pub(super) async fn set(
     RetrySettings::validate(&rules.policy).map_err(Failure::Invalid)?;
     let max_age_ms = rules.max_age.map(|age| age.as_millis());
     let mut transaction = pool.begin().await?;
-    let changed: Option<Vec<Option<i32>>> = sqlx::query_scalar(
+    let changed: Option<(Vec<Option<i32>>, Option<i64>)> = sqlx::query_as(
         "-- set_retry_rules
         update destinations d set retry_policy = $3::text::jsonb, max_age_ms = $4
         where d.id = $1 and d.tenant_id = $2 and d.deleted_at is null
-        returning array[d.batch_max_events, d.batch_max_bytes, d.batch_max_wait_ms]",
+        returning array[d.batch_max_events, d.batch_max_bytes, d.batch_max_wait_ms],
+            coalesce(d.max_age_ms, d.tier_age_ms)",
     )
     .bind(destination.0)
     .bind(tenant.0)
@@ -66,8 +68,8 @@ pub(super) async fn set(
     .bind(max_age_ms.map(|age| i64::try_from(age).unwrap_or(i64::MAX)))
     .fetch_optional(&mut *transaction)
     .await?;
-    let batches = changed.ok_or(Failure::NotFound("destination"))?;
-    if batch_settings(&batches).validate(rules.max_age).is_err() {
+    let (batches, max_age_ms) = changed.ok_or(Failure::NotFound("destination"))?;
+    if batch_settings(&batches).validate(age(max_age_ms)).is_err() {
         return Err(Failure::Invalid(InvalidSettings {
             field: "max_age_ms",
             problem: "must be more than the batches' max_wait_ms".to_owned(),
@@ -114,7 +116,7 @@ pub(super) async fn set_batches(
             epoch = d.epoch + case
                 when (d.batch_max_events is null) = ($3::integer is null) then 0 else 1 end
         where d.id = $1 and d.tenant_id = $2 and d.deleted_at is null
-        returning d.max_age_ms",
+        returning coalesce(d.max_age_ms, d.tier_age_ms)",
     )
     .bind(destination.0)
     .bind(tenant.0)
@@ -124,7 +126,12 @@ pub(super) async fn set_batches(
     .fetch_optional(&mut *transaction)
     .await?;
     let max_age_ms = changed.ok_or(Failure::NotFound("destination"))?;
-    let max_age = max_age_ms.map(|age| Duration::from_millis(age.unsigned_abs()));
-    settings.validate(max_age).map_err(Failure::Invalid)?;
+    settings
+        .validate(age(max_age_ms))
+        .map_err(Failure::Invalid)?;
     Ok(transaction.commit().await?)
+}
+
+fn age(ms: Option<i64>) -> Option<Duration> {
+    ms.map(|age| Duration::from_millis(age.unsigned_abs()))
 }

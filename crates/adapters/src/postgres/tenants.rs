@@ -436,6 +436,7 @@ row! {
         ceiling_in_flight: Option<i32>,
         ceiling_batch_events: Option<i32>,
         ceiling_batch_bytes: Option<i32>,
+        ceiling_age_seconds: Option<i32>,
     }
 }
 
@@ -463,6 +464,7 @@ impl TierRow {
                 max_in_flight: number(self.ceiling_in_flight),
                 batch_events: number(self.ceiling_batch_events),
                 batch_bytes: number(self.ceiling_batch_bytes),
+                age_seconds: number(self.ceiling_age_seconds),
             },
             name: self.name,
         })
@@ -479,7 +481,7 @@ async fn tiers(executor: impl PgExecutor<'_>, name: Option<&str>) -> Result<Vec<
             ] as numbers,
             unlimited, shape, tenant_max_in_flight, tenant_ingest_per_second,
             tenant_max_destinations, ceiling_per_second, ceiling_at_once, ceiling_in_flight,
-            ceiling_batch_events, ceiling_batch_bytes
+            ceiling_batch_events, ceiling_batch_bytes, ceiling_age_seconds
         from tiers where $1::text is null or name = $1 order by name",
     )
     .bind(name)
@@ -496,9 +498,10 @@ async fn create_tier(pool: &PgPool, new: &Tier) -> Result<Tier, Failure> {
             name, limit_per_second, limit_per_minute, limit_per_hour, limit_per_day,
             burst, max_in_flight, unlimited, shape, tenant_max_in_flight,
             tenant_ingest_per_second, tenant_max_destinations, ceiling_per_second,
-            ceiling_at_once, ceiling_in_flight, ceiling_batch_events, ceiling_batch_bytes
+            ceiling_at_once, ceiling_in_flight, ceiling_batch_events, ceiling_batch_bytes,
+            ceiling_age_seconds
         )
-        values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)
+        values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)
         on conflict (name) do nothing",
     )
     .bind(&new.name)
@@ -518,6 +521,7 @@ async fn create_tier(pool: &PgPool, new: &Tier) -> Result<Tier, Failure> {
     .bind(new.ceiling.max_in_flight.map(integer))
     .bind(new.ceiling.batch_events.map(integer))
     .bind(new.ceiling.batch_bytes.map(integer))
+    .bind(new.ceiling.age_seconds.map(integer))
     .execute(pool)
     .await?;
     match created.rows_affected() {
@@ -577,7 +581,8 @@ async fn change_tier(
             ceiling_at_once = case when $17 then $19 else ceiling_at_once end,
             ceiling_in_flight = case when $17 then $20 else ceiling_in_flight end,
             ceiling_batch_events = case when $17 then $21 else ceiling_batch_events end,
-            ceiling_batch_bytes = case when $17 then $22 else ceiling_batch_bytes end
+            ceiling_batch_bytes = case when $17 then $22 else ceiling_batch_bytes end,
+            ceiling_age_seconds = case when $17 then $23 else ceiling_age_seconds end
         where name = $1",
     )
     .bind(name)
@@ -602,6 +607,7 @@ async fn change_tier(
     .bind(ceiling.max_in_flight.map(integer))
     .bind(ceiling.batch_events.map(integer))
     .bind(ceiling.batch_bytes.map(integer))
+    .bind(ceiling.age_seconds.map(integer))
     .execute(&mut *transaction)
     .await?;
     let changed = tiers(&mut *transaction, Some(name)).await?;

@@ -24,7 +24,7 @@ use super::limit_group::Groups;
 use super::lines;
 use super::response_times::spread;
 use super::rows::{
-    all, batch_settings, execute, first, maybe_time, settings, tier_settings, time, word,
+    Held, all, batch_settings, first, maybe_time, settings, tier_settings, time, word,
 };
 use super::usage::read_usage;
 
@@ -57,6 +57,11 @@ const FIRST_ATTEMPTS: &str = "
     from json_each(line(?1, 0, ?2)) l cross join deliveries a on a.id = l.value
     where a.permit is null and a.due_at is null
     order by l.key";
+
+const SOME_OTHERS: &str = "
+    -- admit: does anything else wait than first attempts
+    select 1 from deliveries indexed by deliveries_due
+    where destination_id = ?1 and permit is null and due_at is not null limit 1";
 
 const URGENT: &str = "
     -- admit: the urgent lane in creation order
@@ -116,14 +121,19 @@ pub(super) const REMEMBER: &str = "
 /// The statements of a run that meet the backlog and the ledger, for the test
 /// of what they cost.
 #[cfg(test)]
-pub(super) const MEASURED: [&str; 6] = [
+pub(super) const MEASURED: [&str; 7] = [
     DESTINATION,
+    SOME_OTHERS,
     URGENT,
     FIRST_ATTEMPTS,
     DUE,
     NEXT_DUE,
     MARK_ADMITTED,
 ];
+
+/// Those that are asked only where there is something else than first attempts.
+#[cfg(test)]
+pub(super) const OF_OTHERS: [&str; 3] = [URGENT, DUE, NEXT_DUE];
 
 /// Reads, lets the domain decide, and marks; see [`engine::ports::Store::admit`].
 pub(super) fn admit_runs(
@@ -149,11 +159,12 @@ pub(super) fn admit_runs(
     let mut decided = round.decided.into_iter();
     let mut named = HashSet::new();
     let mut results = Vec::with_capacity(runs.len());
+    let mut writes = Writes::of(tx)?;
     for (run, read) in runs.iter().zip(read) {
         let is_first = named.insert(run.destination);
         let decided = read.and_then(|read| Some((read, decided.next()?)));
         results.push(match decided {
-            Some((read, decided)) => read.carry_out(tx, now, &decided)?,
+            Some((read, decided)) => read.carry_out(&mut writes, now, &decided)?,
             None if is_first => RunResult::Gone,
             None => RunResult::Skipped,
         });
@@ -163,6 +174,21 @@ pub(super) fn admit_runs(
         results,
         given: round.given,
     })
+}
+
+/// The statements by which runs write: one for each permit, and one for each run.
+struct Writes<'tx> {
+    mark: Held<'tx>,
+    remember: Held<'tx>,
+}
+
+impl<'tx> Writes<'tx> {
+    fn of(tx: &'tx Transaction<'tx>) -> Result<Self, Fault> {
+        Ok(Self {
+            mark: Held::of(tx, MARK_ADMITTED)?,
+            remember: Held::of(tx, REMEMBER)?,
+        })
+    }
 }
 
 /// A destination that a run decides about, and what is written of it.
@@ -229,14 +255,14 @@ impl Read {
     /// Marks the chosen attempts and remembers the look.
     fn carry_out(
         self,
-        tx: &Transaction<'_>,
+        writes: &mut Writes<'_>,
         now: Timestamp,
         decided: &Decided,
     ) -> Result<RunResult, Fault> {
         let decision = &decided.decision;
         for permit in &decided.permits {
             mark_admitted(
-                tx,
+                &mut writes.mark,
                 now,
                 permit,
                 (decided.is_coarse, decision.wakes(permit.number)),
@@ -254,7 +280,7 @@ impl Read {
             now.as_micros(),
             decided.next_look_at.map(Timestamp::as_micros),
         );
-        execute(tx, REMEMBER, row)?;
+        writes.remember.execute(row)?;
         let mut permits = self.republished;
         permits.extend(&decided.permits);
         Ok(RunResult::Decided {
@@ -357,7 +383,7 @@ pub(super) fn reading(
 }
 
 fn mark_admitted(
-    tx: &Transaction<'_>,
+    mark: &mut Held<'_>,
     now: Timestamp,
     permit: &Permit,
     (coarse, crowded): (bool, bool),
@@ -374,7 +400,7 @@ fn mark_admitted(
         now.as_micros(),
         by_response,
     );
-    execute(tx, MARK_ADMITTED, row)?;
+    mark.execute(row)?;
     Ok(())
 }
 
@@ -413,10 +439,19 @@ fn read_backlog(
         Ok::<InLine, Fault>(fresh.map(|(id, _, waiting)| (id, waiting)).collect())
     };
     lines::tidy(tx, destination, (0, limit))?;
-    let lanes = Lanes {
-        urgent: read(URGENT)?,
-        firsts: read(FIRST_ATTEMPTS)?,
-        others: read(DUE)?,
+    let some_others = first(tx, SOME_OTHERS, [destination], |_| Ok(()))?.is_some();
+    let firsts = read(FIRST_ATTEMPTS)?;
+    let lanes = match some_others {
+        true => Lanes {
+            urgent: read(URGENT)?,
+            firsts,
+            others: read(DUE)?,
+        },
+        false => Lanes {
+            urgent: Vec::new(),
+            firsts,
+            others: Vec::new(),
+        },
     };
     let urgent = lanes.urgent.len();
     let (due, next_batch) = match asked.batch {
@@ -427,9 +462,12 @@ fn read_backlog(
             (in_turn(ids, asked.number, most), None)
         }
     };
-    let waits_until = first(tx, NEXT_DUE, (destination, now.as_micros()), |row| {
-        time(row, 0)
-    })?;
+    let waits_until = match some_others {
+        true => first(tx, NEXT_DUE, (destination, now.as_micros()), |row| {
+            time(row, 0)
+        })?,
+        false => None,
+    };
     let times = waits_until.into_iter().chain(next_batch);
     let counted = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
     let backlog = Backlog {

@@ -19,6 +19,7 @@ use rusqlite::{Connection, Row, Transaction, params};
 use uuid::Uuid;
 
 use super::SqliteStore;
+use super::accepted::went_to;
 use super::fault::Fault;
 use super::keys;
 use super::rows::{all, execute, first, maybe_time, settings, tier_settings, time, word};
@@ -107,7 +108,9 @@ impl Backpressure for SqliteStore {
         Ok(self
             .look(move |tx, now| {
                 let answer = |event: &NewEvent| match &event.idempotency {
-                    Some(asked) => keys::known(tx, now, event.tenant, asked),
+                    Some(asked) => keys::known((tx, now), event.tenant, asked, |id| {
+                        went_to(tx, id, event.tenant)
+                    }),
                     None => Ok(None),
                 };
                 events.iter().map(answer).collect()

@@ -12,7 +12,7 @@ use domain::time::{Timestamp, micros};
 use rusqlite::Transaction;
 
 use super::fault::Fault;
-use super::rows::{all, execute, time};
+use super::rows::{Held, all, execute, time};
 
 const ADD: &str = "
     -- fold: add to a bucket
@@ -58,9 +58,13 @@ impl Buckets {
 
     /// Writes them, in key order.
     pub(super) fn write(self, tx: &Transaction<'_>) -> Result<(), Fault> {
+        if self.starts.is_empty() {
+            return Ok(());
+        }
+        let mut add = Held::of(tx, ADD)?;
         for ((destination, period, ends_at), starts) in self.starts {
             let row = (destination, period.as_str(), ends_at.as_micros(), starts);
-            execute(tx, ADD, row)?;
+            add.execute(row)?;
         }
         Ok(())
     }
@@ -89,8 +93,9 @@ pub(super) fn fold_rows(
     let rows = all(tx, FINAL_ROWS, params, |row| {
         Ok((row.get::<_, i64>(0)?, time(row, 1)?))
     })?;
+    let mut mark = Held::of(tx, MARK_FOLDED)?;
     for (id, started_at) in rows {
-        execute(tx, MARK_FOLDED, [id])?;
+        mark.execute([id])?;
         buckets.add(destination, started_at);
     }
     Ok(())

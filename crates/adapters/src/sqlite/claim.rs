@@ -18,7 +18,7 @@ use rusqlite::{Row, Transaction};
 use super::fault::Fault;
 use super::over;
 use super::record::record_outcomes;
-use super::rows::{execute, first, maybe_time, word};
+use super::rows::{Held, execute, first, maybe_time, word};
 use super::secrets;
 use crate::lost::no_event;
 use crate::stored_policy;
@@ -31,14 +31,17 @@ const ALIVE: &str = "
     -- claim_starts: does the worker live
     select 1 from workers where id = ?1 and retired = 0 and seen_at >= ?2";
 
+/// With what is sent: nearly every claim starts, so that is no statement of its own.
 const ROW: &str = "
-    -- claim_starts: the row, if it is owed
+    -- claim_starts: the row, if it is owed, and its event, if that is there
     select a.event_id, a.try_number, a.epoch, a.not_before, a.deadline,
         d.epoch, d.state, d.deleted_at,
         nullif(max(coalesce(p.held_until, 0), coalesce(h.held_until, 0)), 0),
-        a.tries_before, d.retry_policy, a.state, a.permit, a.destination_id
+        a.tries_before, d.retry_policy, a.state, a.permit, a.destination_id,
+        e.content_type, e.payload, e.trace
     from deliveries a
     join destinations d on d.id = a.destination_id
+    left join events e on e.id = a.event_id
     left join pacing p on p.destination_id = a.destination_id
     left join health h on h.destination_id = a.destination_id
     where a.id = ?1";
@@ -54,10 +57,6 @@ const SENT: &str = "
     update deliveries set started_at = min(started_at, claimed_at + ?5)
     where id = ?1 and permit = ?2 and worker_id = ?3 and destination_id = ?4
         and state = 'started'";
-
-const EVENT: &str = "
-    -- claim_starts: what is sent
-    select content_type, payload, trace from events where id = ?1";
 
 const RETURN: &str = "
     -- the permit ends unused
@@ -77,7 +76,7 @@ const TARGET: &str = "
 
 /// The statements of a claim and of what follows it, for the test of what they cost.
 #[cfg(test)]
-pub(super) const MEASURED: [&str; 5] = [ALIVE, ROW, START, EVENT, SENT];
+pub(super) const MEASURED: [&str; 4] = [ALIVE, ROW, START, SENT];
 
 /// Who claims, and when.
 pub(super) struct Claimer {
@@ -112,8 +111,9 @@ pub(super) fn claim_with(
         worker_lives: is_alive,
         head_start: by.head_start,
     };
+    let (mut rows, mut starts) = (Held::of(tx, ROW)?, Held::of(tx, START)?);
     for permit in permits {
-        let Some(row) = Claimed::read(tx, permit)? else {
+        let Some(row) = Claimed::read(&mut rows, permit)? else {
             answers.push(ClaimAnswer::Refused);
             continue;
         };
@@ -126,7 +126,7 @@ pub(super) fn claim_with(
             }
             Verdict::Early(left) => ClaimAnswer::Early(left),
             Verdict::Starts(at) => {
-                match row.start(tx, at, &worker, permit)? {
+                match row.start(&mut starts, at, &worker, permit)? {
                     Some(start) => {
                         let members = carry(permit, &worker, &start)?;
                         ClaimAnswer::Started(Start { members, ..start })
@@ -155,14 +155,16 @@ pub(super) fn claim_with(
 struct Claimed {
     row: verdict::Row,
     event: EventId,
+    /// `None` if its event is not there.
+    sent: Option<Sent>,
     try_number: u32,
     tries_before: u32,
     retry_policy: Option<String>,
 }
 
 impl Claimed {
-    fn read(tx: &Transaction<'_>, permit: &Permit) -> Result<Option<Self>, Fault> {
-        first(tx, ROW, [permit.attempt.0], |row| {
+    fn read(rows: &mut Held<'_>, permit: &Permit) -> Result<Option<Self>, Fault> {
+        rows.first([permit.attempt.0], |row| {
             Ok(Self {
                 row: verdict::Row {
                     state: word(row, 11, ("attempts", "state"))?,
@@ -173,6 +175,7 @@ impl Claimed {
                     held_until: maybe_time(row, 8)?,
                 },
                 event: word(row, 0, ("attempts", "event_id"))?,
+                sent: Sent::read(row)?,
                 try_number: row.get(1)?,
                 tries_before: row.get(9)?,
                 retry_policy: row.get(10)?,
@@ -183,7 +186,7 @@ impl Claimed {
     /// `None` if its event is not there.
     fn start(
         self,
-        tx: &Transaction<'_>,
+        starts: &mut Held<'_>,
         claimed_at: Timestamp,
         worker: &str,
         permit: &Permit,
@@ -191,23 +194,38 @@ impl Claimed {
         // Admitted under this permit, so it has one.
         let deadline = (self.row.permit).map_or(claimed_at, |own| own.deadline);
         let latest = latest_start(claimed_at, deadline).as_micros();
-        let start = (permit.attempt.0, claimed_at.as_micros(), worker, latest);
-        execute(tx, START, start)?;
-        let event = first(tx, EVENT, [self.event.to_string()], |row| {
-            let trace: Option<String> = row.get(2)?;
-            let payload = Bytes::from(row.get::<_, Vec<u8>>(1)?);
-            Ok((row.get(0)?, payload, trace))
-        })?;
-        Ok(event.map(|(content_type, payload, trace)| Start {
+        starts.execute((permit.attempt.0, claimed_at.as_micros(), worker, latest))?;
+        Ok(self.sent.map(|sent| Start {
             claimed_at,
             event: self.event,
             try_number: self.try_number,
             tries_before: self.tries_before,
             retry: stored_policy::for_start(self.retry_policy.as_deref()),
-            content_type,
-            payload,
-            trace: trace.as_deref().and_then(TraceContext::from_stored),
+            content_type: sent.content_type,
+            payload: sent.payload,
+            trace: sent.trace,
             members: Vec::new(),
+        }))
+    }
+}
+
+/// What is sent of an event.
+struct Sent {
+    content_type: String,
+    payload: Bytes,
+    trace: Option<TraceContext>,
+}
+
+impl Sent {
+    fn read(row: &Row<'_>) -> Result<Option<Self>, Fault> {
+        let Some(content_type) = row.get::<_, Option<String>>(14)? else {
+            return Ok(None);
+        };
+        let trace: Option<String> = row.get(16)?;
+        Ok(Some(Self {
+            content_type,
+            payload: Bytes::from(row.get::<_, Vec<u8>>(15)?),
+            trace: trace.as_deref().and_then(TraceContext::from_stored),
         }))
     }
 }
@@ -258,11 +276,12 @@ pub(super) fn report_sends(
     sends: &[SendReport],
 ) -> Result<(), Fault> {
     let worker = worker.to_string();
+    let mut note = Held::of(tx, SENT)?;
     for sent in sends {
         let (id, number) = (sent.attempt.0, sent.number.0);
         let destination = sent.destination.to_string();
         let row = (id, number, &worker, destination, micros(sent.sent_after));
-        execute(tx, SENT, row)?;
+        note.execute(row)?;
     }
     Ok(())
 }
@@ -305,8 +324,9 @@ pub(super) fn targets(
     destinations: &[DestinationId],
 ) -> Result<Vec<Target>, Fault> {
     let mut targets = Vec::with_capacity(destinations.len());
+    let mut read = Held::of(tx, TARGET)?;
     for destination in destinations {
-        let target = first(tx, TARGET, [destination.to_string()], |row| {
+        let target = read.first([destination.to_string()], |row| {
             Ok(Target {
                 destination: *destination,
                 epoch: Epoch(row.get(0)?),

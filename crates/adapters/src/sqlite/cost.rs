@@ -4,12 +4,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use domain::attempt::AttemptState;
-use domain::ids::{AttemptId, DestinationId, TenantId, WorkerId};
+use domain::attempt::{AttemptState, OutcomeKind};
+use domain::ids::{AttemptId, DestinationId, PermitNumber, TenantId, WorkerId};
 use domain::time::Timestamp;
 use engine::ports::{
-    AttemptFilter, ClaimAnswer, Heartbeat, LedgerPosition, ReapRules, Run, RunResult, SurveyRules,
-    Sweep, WatchRules,
+    AttemptFilter, ClaimAnswer, Heartbeat, LedgerPosition, LimitRequest, Outcome, ReapRules, Run,
+    RunResult, SurveyRules, Sweep, WatchRules,
 };
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, StatementStatus};
@@ -20,6 +20,7 @@ use super::{
     admit, claim, fleet, found_attempts, ingest, ledger, limit_group, limit_requests, migrate,
     over, prepare, reap, record, rows, survey, sweep, usage, watch,
 };
+use crate::lost::no_event;
 
 const ID: Uuid = Uuid::from_u128(0xd);
 const TENANT: Uuid = engine::ports::DEFAULT_TENANT.0;
@@ -154,6 +155,29 @@ fn prepared_anew(connection: &mut Connection) -> i32 {
     admit::MEASURED.iter().map(times).sum()
 }
 
+/// How often a run asks for each kind of what is no first attempt, after a change of the rows.
+fn asks_for_others(change: &str) -> [i32; 3] {
+    let mut connection = with_rows(10);
+    connection.execute_batch(change).unwrap();
+    let tx = connection.transaction().unwrap();
+    let run = Run {
+        destination: DestinationId(ID),
+        republish: false,
+    };
+    admit::admit_runs(&tx, NOW, &[run], &domain::share::Room::of(1)).unwrap();
+    admit::OF_OTHERS.map(|sql| {
+        let statement = tx.prepare_cached(sql).unwrap();
+        statement.get_status(StatementStatus::Run)
+    })
+}
+
+#[test]
+fn where_only_first_attempts_wait_one_look_says_so() {
+    assert_eq!(asks_for_others(""), [1; 3]);
+    let none = "delete from deliveries where due_at is not null";
+    assert_eq!(asks_for_others(none), [0; 3]);
+}
+
 /// SQLite plans by the value that is bound to a `limit`, and so plans each time.
 #[test]
 fn a_statement_is_planned_once_whatever_is_bound() {
@@ -187,14 +211,15 @@ fn a_run_costs_the_same_whatever_waits() {
 /// own for each row, and half of what the row costs.
 #[test]
 fn nothing_that_a_delivery_takes_makes_a_table() {
-    let connection = with_rows(10);
+    let (connection, insert_one) = (with_rows(10), ingest::insert_one());
     let statements = [
         &ingest::MEASURED[..],
         &admit::MEASURED,
         &[admit::REMEMBER],
         &claim::MEASURED,
         &record::MEASURED,
-        &[over::ended(), over::GONE],
+        &[insert_one.as_str(), over::GONE],
+        &over::ended(),
     ]
     .concat();
     let tables = |sql: &str| {
@@ -211,6 +236,45 @@ fn nothing_that_a_delivery_takes_makes_a_table() {
     }
     let list = "insert into replays (id) select id from events where id in ('a', 'b', 'c')";
     assert!(tables(list) > 0, "such a one is seen");
+}
+
+/// How often what has started is read before its end is written, where one request has
+/// succeeded; `standing` says how its destination and its row are.
+fn reads_of_a_success(standing: &str) -> i32 {
+    let mut connection = with_rows(10);
+    let started = format!(
+        "insert into deliveries (id, event_id, destination_id, tenant_id, created_at, state,
+            permit, epoch, not_before, deadline, worker_id, claimed_at, started_at)
+        values (1000, '{EVENT}', '{ID}', '{TENANT}', 0, 'started', 7, 0, 0, 0, '{ID}', 0, 0);
+        {standing}"
+    );
+    connection.execute_batch(&started).unwrap();
+    let tx = connection.transaction().unwrap();
+    let succeeded = Outcome {
+        kind: OutcomeKind::Succeeded,
+        ..no_event(AttemptId(1_000), PermitNumber(7), DestinationId(ID))
+    };
+    record::record_outcomes(&tx, NOW, WorkerId(ID), &[succeeded]).unwrap();
+    let ended = "select state from ledger where id = 1000";
+    let state = rows::first(&tx, ended, [], |row| Ok(row.get::<_, String>(0)?)).unwrap();
+    assert_eq!(state.as_deref(), Some("succeeded"), "{standing}");
+    let read = tx.prepare_cached(record::MEASURED[0]).unwrap();
+    read.get_status(StatementStatus::Run)
+}
+
+#[test]
+fn a_success_is_read_first_only_where_something_may_follow() {
+    assert_eq!(reads_of_a_success(""), 0);
+    let remembered = format!("insert into health (destination_id) values ('{ID}')");
+    let smart = format!("insert into smart_limits (destination_id, begun_at) values ('{ID}', 0)");
+    for standing in [
+        "update deliveries set coarse = 1 where id = 1000",
+        "update deliveries set crowded = 1 where id = 1000",
+        remembered.as_str(),
+        smart.as_str(),
+    ] {
+        assert_eq!(reads_of_a_success(standing), 1, "{standing}");
+    }
 }
 
 /// The steps that a reap takes for the deleted, when it has been through with so
@@ -329,9 +393,15 @@ fn cost_of_lists(count: u32) -> i32 {
     let all = AttemptFilter::default();
     found_attempts::page(&tx, NOW, nobody, (&all, None), 10).unwrap();
     for of in [None, Some(tenant)] {
-        assert_eq!(limit_requests::list(&tx, of, 10).unwrap().len(), 10);
+        let listed = limit_requests::list(&tx, of, None, 10).unwrap();
+        assert_eq!(listed.len(), 10);
+        let on = listed.last().map(LimitRequest::position);
+        assert_eq!(limit_requests::list(&tx, of, on, 10).unwrap().len(), 10);
     }
-    assert_eq!(limit_requests::list(&tx, Some(nobody), 10).unwrap(), []);
+    assert_eq!(
+        limit_requests::list(&tx, Some(nobody), None, 10).unwrap(),
+        []
+    );
     let statements = [
         found_attempts::PLACE,
         found_attempts::PLACES,

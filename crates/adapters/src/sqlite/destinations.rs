@@ -29,7 +29,7 @@ const SELECT: &str = "
         r.least_micros, r.least_at, r.most_micros, r.most_at, d.external_id,
         c.per_second, c.at_once, c.in_flight, d.filter, d.handshake, d.allowed_per_minute,
         d.limit_group, c.batch_events, c.batch_bytes, d.granted_per_second, d.granted_at_once,
-        d.granted_in_flight
+        d.granted_in_flight, c.age_seconds
     from destinations d
     join tenants n on n.id = d.tenant_id
     join tiers t on t.name = n.tier
@@ -379,6 +379,7 @@ fn destination(row: &Row<'_>) -> Result<Destination, Fault> {
         max_in_flight: row.get(35)?,
         batch_events: row.get(40)?,
         batch_bytes: row.get(41)?,
+        age_seconds: row.get(45)?,
     };
     let granted = Ceiling {
         per_second: row.get(42)?,

@@ -2,22 +2,22 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use domain::destination::DestinationState;
 use domain::event::{Audience, MAX_DESTINATIONS, NewEvent};
 use domain::filter::{Filters, Subscriber};
-use domain::ids::{DestinationId, TenantId};
+use domain::ids::{DestinationId, EventId, TenantId};
 use domain::time::Timestamp;
 use domain::trace::TraceContext;
 use engine::ports::{Acceptance, MAX_DELIVERIES};
-use rusqlite::{Row, Transaction};
-use serde_json::Value;
+use rusqlite::{Row, ToSql, Transaction};
 
 use super::accepted::went_to;
 use super::fault::Fault;
 use super::keys;
-use super::rows::{all, execute, first, object, word};
+use super::rows::{Held, InParts, all, execute_in_parts, first, in_parts, word};
 use crate::subscriber;
 
 const KNOWN: &str = "
@@ -26,52 +26,47 @@ const KNOWN: &str = "
 
 const DESTINATION: &str = "
     -- accept_events: one destination
-    select state, max_age_ms from destinations
+    select state, coalesce(max_age_ms, tier_age_ms) from destinations
     where id = ?1 and tenant_id = ?2 and deleted_at is null";
 
 const SUBSCRIBERS: &str = "
     -- accept_events: who subscribes
-    select d.id, d.filter, d.max_age_ms from destinations d
+    select d.id, d.filter, coalesce(d.max_age_ms, d.tier_age_ms) from destinations d
     where d.tenant_id = ?1 and d.deleted_at is null and d.state <> 'disabled'
         and subscribes(d.event_types, ?2)
     order by d.id limit ?3";
 
 const INSERT_EVENT: &str = "
-    -- accept_events: the event
+    -- accept_events: the event, if it is not there
     insert into events
         (id, tenant_id, event_type, content_type, payload, created_at, trace, directed, urgent)
-    values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
+    values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
+    on conflict (id) do nothing";
 
-/// Values, and no `select`: what comes of one SQLite puts aside in a table of its own, for
-/// the triggers' sake.
-const INSERT_DELIVERY: &str = "
+/// Deliveries of a batch, whichever events they are of.
+static INSERT_DELIVERIES: LazyLock<InParts> = LazyLock::new(|| in_parts(insert_deliveries));
+
+fn insert_deliveries(rows: usize) -> String {
+    let rows = vec!["(?, ?, ?, ?, ?, ?, ?, ?)"; rows].join(", ");
+    format!(
+        "
     -- accept_events: its deliveries
     insert into deliveries
         (event_id, destination_id, tenant_id, created_at, payload_bytes, due_at, expires_at,
         urgent)
-    values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
-
-/// The same for many, each with when it is too old: less than half of what a statement for
-/// each takes. Putting aside what the query has costs as much as some five of those.
-const INSERT_DELIVERIES: &str = "
-    -- accept_events: its deliveries, where they are many
-    insert into deliveries
-        (event_id, destination_id, tenant_id, created_at, payload_bytes, due_at, expires_at,
-        urgent)
-    select ?1, j.key, ?2, ?3, ?4, ?5, j.value, ?6 from json_each(?7) j";
-
-/// At most so many deliveries of an event are written one by one.
-const FEW: usize = 8;
+    values {rows}"
+    )
+}
 
 /// The statements of a lone event, for the test of what they cost.
 #[cfg(test)]
-pub(super) const MEASURED: [&str; 5] = [
-    KNOWN,
-    DESTINATION,
-    SUBSCRIBERS,
-    INSERT_EVENT,
-    INSERT_DELIVERY,
-];
+pub(super) const MEASURED: [&str; 4] = [KNOWN, DESTINATION, SUBSCRIBERS, INSERT_EVENT];
+
+/// The one of a lone delivery, likewise.
+#[cfg(test)]
+pub(super) fn insert_one() -> String {
+    insert_deliveries(1)
+}
 
 /// Accepts a batch; see [`engine::ports::Store::accept_events`].
 pub(super) fn accept_events(
@@ -86,27 +81,34 @@ pub(super) fn accept_events(
         max_ages: HashMap::new(),
         asked: 0,
     };
+    let mut writes = Writes::of(tx, now)?;
     let mut accept = |event: &NewEvent| -> Result<(Acceptance, usize), Fault> {
-        if let Some(asked) = &event.idempotency
-            && let Some(answer) = keys::known(tx, now, event.tenant, asked)?
-        {
-            return Ok((answer, audiences.asked));
-        }
-        let answer = if first(tx, KNOWN, [event.id.to_string()], |_| Ok(()))?.is_some() {
-            Acceptance::Accepted(went_to(tx, event.id, event.tenant)?)
-        } else {
-            let answer = match audiences.of(event)? {
-                Acceptance::Accepted(to)
-                    if to.is_empty() && event.audience == Audience::SomeSubscriber =>
-                {
-                    Acceptance::NoSubscriber
-                }
-                answer => answer,
-            };
-            if let Acceptance::Accepted(to) = &answer {
-                insert(tx, now, event, (to, &audiences.max_ages))?;
+        let tenant = event.tenant;
+        if let Some(asked) = &event.idempotency {
+            let went_to = |id| writes.went_to(id, tenant);
+            if let Some(answer) = keys::known((tx, now), tenant, asked, went_to)? {
+                return Ok((answer, audiences.asked));
             }
-            answer
+        }
+        let before = audiences.asked;
+        let answer = match audiences.of(event)? {
+            Acceptance::Accepted(to)
+                if to.is_empty() && event.audience == Audience::SomeSubscriber =>
+            {
+                Acceptance::NoSubscriber
+            }
+            answer => answer,
+        };
+        let is_new = match &answer {
+            Acceptance::Accepted(to) => writes.add(event, (to, &audiences.max_ages))?,
+            _ => first(tx, KNOWN, [event.id.to_string()], |_| Ok(()))?.is_none(),
+        };
+        let answer = match is_new {
+            true => answer,
+            false => {
+                audiences.asked = before;
+                Acceptance::Accepted(writes.went_to(event.id, tenant)?)
+            }
         };
         if let (Some(asked), Acceptance::Accepted(_)) = (&event.idempotency, &answer) {
             keys::take(tx, now, event, asked)?;
@@ -121,63 +123,102 @@ pub(super) fn accept_events(
             break;
         }
     }
+    writes.write_deliveries()?;
     Ok(answers)
 }
 
-fn insert(
-    tx: &Transaction<'_>,
+/// What a batch writes: its events one by one, and all their deliveries at the end.
+struct Writes<'tx> {
+    tx: &'tx Transaction<'tx>,
     now: Timestamp,
-    event: &NewEvent,
-    (to, max_ages): (&[DestinationId], &MaxAges),
-) -> Result<(), Fault> {
-    let (id, tenant) = (event.id.to_string(), event.tenant.to_string());
-    let row = (
-        &id,
-        &tenant,
-        &event.event_type,
-        &event.content_type,
-        &event.payload[..],
-        now.as_micros(),
-        event.trace.as_ref().map(TraceContext::stored),
-        event.audience.named().is_some(),
-        event.timing.urgent,
-    );
-    execute(tx, INSERT_EVENT, row)?;
-    let (created_at, urgent) = (now.as_micros(), event.timing.is_urgent(now));
-    let payload_bytes = i64::try_from(event.payload.len()).unwrap_or(i64::MAX);
-    let due_at = event.timing.waits_from(now).map(Timestamp::as_micros);
-    let expires_at = |of: &DestinationId| {
-        let ends_at = event.timing.ends_at(max_ages.get(of).copied(), now);
-        ends_at.map(Timestamp::as_micros)
-    };
-    if to.len() > FEW {
-        let takers = object(to.iter().map(|of| (of, Value::from(expires_at(of)))));
+    event: Held<'tx>,
+    deliveries: Vec<Delivery>,
+}
+
+impl<'tx> Writes<'tx> {
+    fn of(tx: &'tx Transaction<'tx>, now: Timestamp) -> Result<Self, Fault> {
+        Ok(Self {
+            tx,
+            now,
+            event: Held::of(tx, INSERT_EVENT)?,
+            deliveries: Vec::new(),
+        })
+    }
+
+    /// Writes an event that goes to these, unless it is there. Whether it was not.
+    fn add(
+        &mut self,
+        event: &NewEvent,
+        (to, max_ages): (&[DestinationId], &MaxAges),
+    ) -> Result<bool, Fault> {
+        let (id, tenant) = (event.id.to_string(), event.tenant.to_string());
         let row = (
             &id,
             &tenant,
-            created_at,
-            payload_bytes,
-            due_at,
-            urgent,
-            takers,
+            &event.event_type,
+            &event.content_type,
+            &event.payload[..],
+            self.now.as_micros(),
+            event.trace.as_ref().map(TraceContext::stored),
+            event.audience.named().is_some(),
+            event.timing.urgent,
         );
-        execute(tx, INSERT_DELIVERIES, row)?;
-        return Ok(());
+        if self.event.execute(row)? == 0 {
+            return Ok(false);
+        }
+        let (timing, now) = (&event.timing, self.now);
+        self.deliveries.extend(to.iter().map(|of| Delivery {
+            event: id.clone(),
+            destination: of.to_string(),
+            tenant: tenant.clone(),
+            created_at: now.as_micros(),
+            payload_bytes: i64::try_from(event.payload.len()).unwrap_or(i64::MAX),
+            due_at: timing.waits_from(now).map(Timestamp::as_micros),
+            expires_at: (timing.ends_at(max_ages.get(of).copied(), now)).map(Timestamp::as_micros),
+            urgent: timing.is_urgent(now),
+        }));
+        Ok(true)
     }
-    for of in to {
-        let row = (
-            &id,
-            of.to_string(),
-            &tenant,
-            created_at,
-            payload_bytes,
-            due_at,
-            expires_at(of),
-            urgent,
-        );
-        execute(tx, INSERT_DELIVERY, row)?;
+
+    /// Where an event that is there went, be it one of this batch.
+    fn went_to(&mut self, event: EventId, tenant: TenantId) -> Result<Vec<DestinationId>, Fault> {
+        self.write_deliveries()?;
+        went_to(self.tx, event, tenant)
     }
-    Ok(())
+
+    fn write_deliveries(&mut self) -> Result<(), Fault> {
+        let (statements, rows) = (&*INSERT_DELIVERIES, &self.deliveries);
+        execute_in_parts(self.tx, statements, rows, Delivery::values)?;
+        self.deliveries.clear();
+        Ok(())
+    }
+}
+
+/// A row of `deliveries`. Ids as the rows hold them.
+struct Delivery {
+    event: String,
+    destination: String,
+    tenant: String,
+    created_at: i64,
+    payload_bytes: i64,
+    due_at: Option<i64>,
+    expires_at: Option<i64>,
+    urgent: bool,
+}
+
+impl Delivery {
+    fn values(&self) -> [&dyn ToSql; 8] {
+        [
+            &self.event,
+            &self.destination,
+            &self.tenant,
+            &self.created_at,
+            &self.payload_bytes,
+            &self.due_at,
+            &self.expires_at,
+            &self.urgent,
+        ]
+    }
 }
 
 /// Of destinations that have one.
@@ -319,8 +360,12 @@ mod tests {
     }
 
     fn event() -> NewEvent {
+        numbered(0xe)
+    }
+
+    fn numbered(id: u128) -> NewEvent {
         NewEvent {
-            id: EventId(Uuid::from_u128(0xe)),
+            id: EventId(Uuid::from_u128(id)),
             tenant: DEFAULT_TENANT,
             audience: Audience::Subscribers,
             event_type: Some("a.b".to_owned()),
@@ -332,28 +377,47 @@ mod tests {
         }
     }
 
-    /// Which of the two statements ran, where so many subscribe.
-    fn ran(subscribers: usize) -> [bool; 2] {
+    /// How often each statement ran, for so many events and as many subscribers.
+    fn ran(events: usize, subscribers: usize) -> [i32; 4] {
         let mut connection = with_subscribers(subscribers);
         let tx = connection.transaction().unwrap();
-        let answers = accept_events(&tx, NOW, &[event()]).unwrap();
+        let events: Vec<NewEvent> = (1..).take(events).map(numbered).collect();
+        let answers = accept_events(&tx, NOW, &events).unwrap();
         let in_order = "select destination_id from deliveries order by id";
         let written: Vec<DestinationId> = all(&tx, in_order, [], |row| {
             word(row, 0, ("deliveries", "destination_id"))
         })
         .unwrap();
-        assert_eq!(written.len(), subscribers);
-        assert_eq!(answers[0].destinations(), written);
-        [INSERT_DELIVERY, INSERT_DELIVERIES].map(|sql| {
+        assert_eq!(written.len(), events.len() * subscribers);
+        let answered: Vec<&[DestinationId]> =
+            answers.iter().map(Acceptance::destinations).collect();
+        assert_eq!(answered.concat(), written);
+        INSERT_DELIVERIES.each_ref().map(|sql| {
             let statement = tx.prepare_cached(sql).unwrap();
-            statement.get_status(StatementStatus::VmStep) > 0
+            statement.get_status(StatementStatus::Run)
         })
     }
 
     #[test]
-    fn the_deliveries_of_an_event_for_many_are_one_statement() {
-        assert_eq!(ran(FEW), [true, false]);
-        assert_eq!(ran(FEW + 1), [false, true]);
+    fn the_deliveries_of_a_batch_are_few_statements() {
+        assert_eq!(ran(1, 1), [0, 0, 0, 1]);
+        assert_eq!(ran(4, 1), [0, 0, 1, 0]);
+        assert_eq!(ran(1, 101), [1, 2, 1, 1]);
+        assert_eq!(ran(101, 1), [1, 2, 1, 1]);
+    }
+
+    /// Its deliveries are not written yet when it is asked for again.
+    #[test]
+    fn what_a_batch_has_twice_went_where_it_goes_the_first_time() {
+        let mut connection = with_subscribers(2);
+        let tx = connection.transaction().unwrap();
+        let events = [numbered(1), numbered(2), numbered(1)];
+        let answers = accept_events(&tx, NOW, &events).unwrap();
+        assert_eq!(answers[0].destinations().len(), 2);
+        assert_eq!(answers[2], answers[0]);
+        let count = "select count(*) from deliveries";
+        let rows = first(&tx, count, [], |row| Ok(row.get::<_, i64>(0)?)).unwrap();
+        assert_eq!(rows, Some(4));
     }
 
     /// What the deliveries of an event say, each once.
@@ -384,17 +448,16 @@ mod tests {
 
     #[test]
     fn a_delivery_is_the_same_whichever_way_it_was_written() {
-        let few = told(FEW);
-        assert_eq!(few.len(), 1);
-        assert_eq!(told(FEW + 1), few);
+        let alone = told(1);
+        assert_eq!(alone.len(), 1);
+        assert_eq!(told(21), alone);
     }
 
     /// The last of its deliveries is refused, as a trigger of somebody's own may.
     #[test]
     fn of_an_event_for_many_all_is_written_or_nothing() {
-        let mut connection = with_subscribers(2 * FEW);
-        let subscribers = 2 * FEW as i64;
-        let last = Uuid::from_u128(2 * FEW as u128);
+        let mut connection = with_subscribers(20);
+        let last = Uuid::from_u128(20);
         let refuses = format!(
             "create trigger refuses before insert on deliveries
             when new.destination_id = '{last}' begin select raise(abort, 'no'); end"
@@ -415,6 +478,6 @@ mod tests {
         let tx = connection.transaction().unwrap();
         accept_events(&tx, NOW, &[event()]).unwrap();
         tx.commit().unwrap();
-        assert_eq!(left(&connection), [1, subscribers, subscribers]);
+        assert_eq!(left(&connection), [1, 20, 20]);
     }
 }

@@ -1,12 +1,11 @@
 //! Idempotency keys: taken in the step that accepts their event.
 
 use domain::event::{Idempotency, NewEvent};
-use domain::ids::{EventId, TenantId};
+use domain::ids::{DestinationId, EventId, TenantId};
 use domain::time::{Timestamp, micros};
 use engine::ports::Acceptance;
 use rusqlite::Transaction;
 
-use super::accepted::went_to;
 use super::fault::Fault;
 use super::rows::{execute, first, word};
 
@@ -20,12 +19,12 @@ const TAKE: &str = "
     insert or replace into idempotency_keys (tenant_id, key, digest, event_id, expires_at)
     values (?1, ?2, ?3, ?4, ?5)";
 
-/// The answer for a key that is known and has not expired.
+/// The answer for a key that is known and has not expired, by where its event went.
 pub(super) fn known(
-    tx: &Transaction<'_>,
-    now: Timestamp,
+    (tx, now): (&Transaction<'_>, Timestamp),
     tenant: TenantId,
     asked: &Idempotency,
+    went_to: impl FnOnce(EventId) -> Result<Vec<DestinationId>, Fault>,
 ) -> Result<Option<Acceptance>, Fault> {
     let params = (tenant.to_string(), &asked.key, now.as_micros());
     let found = first(tx, KNOWN, params, |row| {
@@ -39,7 +38,7 @@ pub(super) fn known(
     if digest != asked.digest {
         return Ok(Some(Acceptance::KeyReused));
     }
-    let destinations = went_to(tx, event, tenant)?;
+    let destinations = went_to(event)?;
     Ok(Some(Acceptance::Repeated {
         event,
         destinations,

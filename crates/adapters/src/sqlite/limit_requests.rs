@@ -9,9 +9,9 @@ use domain::operations::OperationalType;
 use domain::policy::LimitSettings;
 use domain::time::Timestamp;
 use engine::ports::{
-    CatalogError, DestinationChange, LIMITS_HAVE_CHANGED, LimitRequest, LimitRequestState,
-    LimitRequests, Managed, NOT_OPEN, NewDestinationsRequest, NewLimitRequest, OtherLimits,
-    StoreError, Wanted,
+    CatalogError, DestinationChange, LIMITS_HAVE_CHANGED, LimitRequest, LimitRequestPosition,
+    LimitRequestState, LimitRequests, Managed, NOT_OPEN, NewDestinationsRequest, NewLimitRequest,
+    OtherLimits, StoreError, Wanted,
 };
 use rusqlite::{Row, Transaction};
 use uuid::Uuid;
@@ -81,15 +81,18 @@ macro_rules! select {
     };
 }
 
+/// Those that are open, or those that are decided: each along its part of an index.
 pub(super) const REQUESTS: &str = select!(
     "limit_requests",
-    "order by state = 'open' desc, created_at desc, id desc limit ?1"
+    "where (state = 'open') = ?2 and (created_at, id) < (?3, ?4)
+    order by created_at desc, id desc limit ?1"
 );
 
 /// Of its own: each of the two goes along an index.
 pub(super) const REQUESTS_OF_TENANT: &str = select!(
     "limit_requests: a tenant's",
-    "where tenant_id = ?2 order by state <> 'open', created_at desc, id desc limit ?1"
+    "where tenant_id = ?5 and (state <> 'open') = (1 - ?2) and (created_at, id) < (?3, ?4)
+    order by created_at desc, id desc limit ?1"
 );
 
 const ONE_REQUEST: &str = select!("limit_request", "where id = ?1");
@@ -147,9 +150,10 @@ impl LimitRequests for SqliteStore {
     async fn limit_requests(
         &self,
         tenant: Option<TenantId>,
+        before: Option<LimitRequestPosition>,
         limit: u32,
     ) -> Result<Vec<LimitRequest>, CatalogError> {
-        let step = move |tx: &Transaction<'_>| list(tx, tenant, limit);
+        let step = move |tx: &Transaction<'_>| list(tx, tenant, before, limit);
         Ok(self.read(step).await?)
     }
 
@@ -187,14 +191,43 @@ impl LimitRequests for SqliteStore {
     }
 }
 
+/// The open ones, if the page before did not come to the end of them, and then the others.
 pub(super) fn list(
     tx: &Transaction<'_>,
     tenant: Option<TenantId>,
+    before: Option<LimitRequestPosition>,
     limit: u32,
 ) -> Result<Vec<LimitRequest>, Fault> {
+    let first = LimitRequestPosition::FIRST;
+    let before = before.unwrap_or(first);
+    let decided = match before.is_open {
+        true => first,
+        false => before,
+    };
+    let mut found = Vec::new();
+    if before.is_open {
+        found = part(tx, tenant, (true, before), limit)?;
+    }
+    let left = limit.saturating_sub(u32::try_from(found.len()).unwrap_or(limit));
+    if left > 0 {
+        found.extend(part(tx, tenant, (false, decided), left)?);
+    }
+    Ok(found)
+}
+
+fn part(
+    tx: &Transaction<'_>,
+    tenant: Option<TenantId>,
+    (is_open, before): (bool, LimitRequestPosition),
+    limit: u32,
+) -> Result<Vec<LimitRequest>, Fault> {
+    let (at, id) = (before.created_at.as_micros(), before.id.to_string());
     match tenant {
-        Some(tenant) => all(tx, REQUESTS_OF_TENANT, (limit, tenant.to_string()), request),
-        None => all(tx, REQUESTS, [limit], request),
+        Some(tenant) => {
+            let of = (limit, is_open, at, id, tenant.to_string());
+            all(tx, REQUESTS_OF_TENANT, of, request)
+        }
+        None => all(tx, REQUESTS, (limit, is_open, at, id), request),
     }
 }
 

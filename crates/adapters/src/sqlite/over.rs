@@ -11,7 +11,7 @@ use engine::ports::{Outcome, TOO_OLD};
 use rusqlite::{Params, Transaction};
 
 use super::fault::Fault;
-use super::rows::execute;
+use super::rows::{Held, InParts, execute, execute_in_parts, in_parts};
 
 /// What it was made with, and when it had its last permit. The trigger that revokes permits
 /// (`limit_changes_insert`) says the same.
@@ -60,19 +60,40 @@ static UNKNOWN: LazyLock<String> = LazyLock::new(|| {
     )
 });
 
-static ENDED: LazyLock<String> = LazyLock::new(|| {
-    moving(
-        "
+const OUTCOME: &str = "
     -- over: its outcome
     insert into ledger (
         {kept}, {started}, folded, state, started_at, finished_at, counted_at, status, error,
         response_body, response_headers, dead_letter
     )
-    select {kept}, {started}, coarse, ?2, ?3, ?4, iif(by_response, ?5, null), ?6, ?7, ?8, ?9,
-        ?10
-    from deliveries where id = ?1 and state = 'started'",
-    )
+    select {kept}, {started}, coarse, ?2, {sent_at}, {ended_at},
+        iif(by_response, {arrived_by}, null), ?6, ?7, ?8, ?9, ?10
+    from deliveries where id = ?1 and state = 'started'";
+
+/// The same by three times, as they are given or by what the row says.
+fn outcome(sent_at: &str, ended_at: &str, arrived_by: &str) -> String {
+    let text = OUTCOME.replace("{sent_at}", sent_at);
+    let text = text.replace("{ended_at}", ended_at);
+    moving(&text.replace("{arrived_by}", arrived_by))
+}
+
+static ENDED: LazyLock<String> = LazyLock::new(|| outcome("?3", "?4", "?5"));
+
+/// What nothing follows from is not read first: nobody is woken, no coarse limit counts it,
+/// and nothing is remembered of its destination. Its times are what
+/// [`domain::attempt::follow_up::follow_up`] would say.
+static ENDED_PLAINLY: LazyLock<String> = LazyLock::new(|| {
+    let sent_at = "min(started_at, claimed_at + ?3)";
+    outcome(sent_at, &format!("{sent_at} + ?4"), "claimed_at + ?5") + IF_PLAIN
 });
+
+const IF_PLAIN: &str = "
+        and permit = ?11 and worker_id = ?12 and destination_id = ?13
+        and coarse = 0 and crowded = 0
+        and not exists (select 1 from health h where h.destination_id = deliveries.destination_id)
+        and not exists (
+            select 1 from smart_limits s where s.destination_id = deliveries.destination_id
+        )";
 
 const LEARNED: &str = "
     -- over: the outcome of one that was unknown until now
@@ -85,10 +106,22 @@ pub(super) const GONE: &str = "
     -- over: it is not owed any more
     delete from deliveries where id = ?1";
 
-/// The statement that an outcome takes, for the test of what it costs.
+/// The same of several.
+static ALL_GONE: LazyLock<InParts> = LazyLock::new(|| {
+    in_parts(|rows| {
+        let ids = vec!["?"; rows].join(", ");
+        format!(
+            "
+    -- over: they are not owed any more
+    delete from deliveries where id in ({ids})"
+        )
+    })
+});
+
+/// The statements of which an outcome takes one, for the test of what they cost.
 #[cfg(test)]
-pub(super) fn ended() -> &'static str {
-    &ENDED
+pub(super) fn ended() -> [&'static str; 2] {
+    [&ENDED_PLAINLY, &ENDED]
 }
 
 const TALLY: &str = "
@@ -96,32 +129,50 @@ const TALLY: &str = "
     insert into dead_letter_tallies (destination_id, tenant_id)
     select destination_id, tenant_id from ledger where id = ?1";
 
-/// Moves one, by a statement that says of what state it may be and whether it becomes a
-/// dead letter. Whether it was of that state.
-fn moved(
-    tx: &Transaction<'_>,
-    (id, dead_letter): (i64, bool),
-    sql: &str,
-    params: impl Params,
-) -> Result<bool, Fault> {
-    let written = execute(tx, sql, params)? > 0;
-    if written {
-        execute(tx, GONE, [id])?;
+/// Moves what is over from one table to the other, as one statement says: of what state it
+/// may be, and what is written.
+pub(super) struct Moves<'tx> {
+    tx: &'tx Transaction<'tx>,
+    written: Held<'tx>,
+    gone: Held<'tx>,
+}
+
+impl<'tx> Moves<'tx> {
+    /// By the outcomes of [`end`].
+    pub(super) fn by_outcomes(tx: &'tx Transaction<'tx>) -> Result<Self, Fault> {
+        Self::by(tx, &ENDED)
     }
-    if written && dead_letter {
-        execute(tx, TALLY, [id])?;
+
+    fn by(tx: &'tx Transaction<'tx>, sql: &str) -> Result<Self, Fault> {
+        Ok(Self {
+            tx,
+            written: Held::of(tx, sql)?,
+            gone: Held::of(tx, GONE)?,
+        })
     }
-    Ok(written)
+
+    /// Moves one, which becomes a dead letter or not. Whether it was of that state.
+    fn one(&mut self, (id, dead_letter): (i64, bool), params: impl Params) -> Result<bool, Fault> {
+        let written = self.written.execute(params)? > 0;
+        if written {
+            self.gone.execute([id])?;
+        }
+        if written && dead_letter {
+            execute(self.tx, TALLY, [id])?;
+        }
+        Ok(written)
+    }
 }
 
 /// Cancels what has not started. Whether it had not.
 pub(super) fn cancel(tx: &Transaction<'_>, id: AttemptId) -> Result<bool, Fault> {
-    moved(tx, (id.0, false), &CANCELLED, [id.0])
+    Moves::by(tx, &CANCELLED)?.one((id.0, false), [id.0])
 }
 
 /// Ends what waits and is too old.
 pub(super) fn expire(tx: &Transaction<'_>, now: Timestamp, id: AttemptId) -> Result<(), Fault> {
-    moved(tx, (id.0, true), &EXPIRED, (id.0, now.as_micros(), TOO_OLD))?;
+    let expired = (id.0, now.as_micros(), TOO_OLD);
+    Moves::by(tx, &EXPIRED)?.one((id.0, true), expired)?;
     Ok(())
 }
 
@@ -134,13 +185,62 @@ pub(super) fn give_up(
     longest: Duration,
 ) -> Result<(), Fault> {
     let given_up = (id, micros(longest), dead_letter, error);
-    moved(tx, (id, dead_letter), &UNKNOWN, given_up)?;
+    Moves::by(tx, &UNKNOWN)?.one((id, dead_letter), given_up)?;
     Ok(())
+}
+
+/// Ends by plain outcomes: each is written by itself, and at the end all of them go.
+pub(super) struct PlainEnds<'tx> {
+    tx: &'tx Transaction<'tx>,
+    written: Held<'tx>,
+    over: Vec<i64>,
+}
+
+impl<'tx> PlainEnds<'tx> {
+    pub(super) fn of(tx: &'tx Transaction<'tx>) -> Result<Self, Fault> {
+        Ok(Self {
+            tx,
+            written: Held::of(tx, &ENDED_PLAINLY)?,
+            over: Vec::new(),
+        })
+    }
+
+    /// Ends what this worker has under way, if nothing follows from it. Whether that was so.
+    pub(super) fn end(&mut self, worker: &str, outcome: &Outcome) -> Result<bool, Fault> {
+        let ended = (
+            outcome.attempt.0,
+            outcome.kind.state().as_str(),
+            micros(outcome.sent_after),
+            micros(outcome.elapsed),
+            micros(outcome.arrives_within()),
+            outcome.status,
+            outcome.error.as_deref(),
+            body(outcome),
+            outcome.response_headers.as_text(),
+            false,
+            outcome.number.0,
+            worker,
+            outcome.destination.to_string(),
+        );
+        let written = self.written.execute(ended)? > 0;
+        self.over.extend(written.then_some(outcome.attempt.0));
+        Ok(written)
+    }
+
+    /// What has ended is not owed any more.
+    pub(super) fn finish(self) -> Result<(), Fault> {
+        execute_in_parts(self.tx, &ALL_GONE, &self.over, |id| [id])
+    }
+}
+
+/// The beginning of the response, if there is any.
+fn body(outcome: &Outcome) -> Option<&[u8]> {
+    (!outcome.response_body.is_empty()).then_some(&outcome.response_body[..])
 }
 
 /// Ends what is under way, or completes what was unknown.
 pub(super) fn end(
-    tx: &Transaction<'_>,
+    moves: &mut Moves<'_>,
     outcome: &Outcome,
     next: &FollowUp,
     arrived_by: Timestamp,
@@ -148,7 +248,7 @@ pub(super) fn end(
     let id = outcome.attempt.0;
     let state = outcome.kind.state().as_str();
     let (started_at, finished_at) = (next.started_at.as_micros(), next.finished_at.as_micros());
-    let body = (!outcome.response_body.is_empty()).then_some(&outcome.response_body[..]);
+    let body = body(outcome);
     let error = outcome.error.as_deref();
     let (status, dead_letter) = (outcome.status, next.dead_letter);
     let arrived_by = arrived_by.as_micros();
@@ -164,7 +264,7 @@ pub(super) fn end(
         outcome.response_headers.as_text(),
         dead_letter,
     );
-    if moved(tx, (id, dead_letter), &ENDED, ended)? {
+    if moves.one((id, dead_letter), ended)? {
         return Ok(());
     }
     let learned = (
@@ -178,6 +278,6 @@ pub(super) fn end(
         outcome.response_headers.as_text(),
         dead_letter,
     );
-    execute(tx, LEARNED, learned)?;
+    execute(moves.tx, LEARNED, learned)?;
     Ok(())
 }

@@ -1,9 +1,12 @@
 //! Recording outcomes, and the retries that follow.
+//!
+//! Those from which nothing follows, successes of destinations that are well, are recorded
+//! without being read first. For all else the domain decides by the row.
 
 use std::collections::HashSet;
 
 use domain::attempt::follow_up::{self, Retry, follow_up};
-use domain::ids::{AttemptId, WorkerId};
+use domain::ids::{AttemptId, DestinationId, WorkerId};
 use domain::time::Timestamp;
 use engine::ports::{Outcome, Recorded, Wakes};
 use rusqlite::{Row, Transaction};
@@ -11,8 +14,8 @@ use rusqlite::{Row, Transaction};
 use super::buckets::Buckets;
 use super::fault::Fault;
 use super::health::{self, Seen};
-use super::over;
-use super::rows::{all, execute, first, time, word};
+use super::over::{self, Moves, PlainEnds};
+use super::rows::{Held, all, execute, first, time, word};
 use super::smart::{self, Samples};
 
 const STARTED: &str = "
@@ -67,22 +70,25 @@ pub(super) fn record_outcomes(
     let mut buckets = Buckets::default();
     let mut ended = Vec::new();
     let mut once = HashSet::new();
-    for outcome in outcomes
-        .iter()
-        .filter(|outcome| once.insert(outcome.attempt))
-    {
-        if let Some(row) = Started::read(tx, &worker, outcome)? {
+    let outcomes = (outcomes.iter()).filter(|outcome| once.insert(outcome.attempt));
+    let left = record_plain(tx, &worker, outcomes.collect())?;
+    if left.is_empty() {
+        return Ok(Recorded::default());
+    }
+    let mut started = Held::of(tx, STARTED)?;
+    for outcome in left {
+        if let Some(row) = Started::read((tx, &mut started), &worker, outcome)? {
             ended.push((outcome, row));
         }
     }
     let judged = health::judge(tx, now, &seen(&ended))?;
     smart::judge(tx, now, &samples(&ended), &judged.health)?;
-    let mut called_off = Vec::new();
+    let (mut called_off, mut moves) = (Vec::new(), Moves::by_outcomes(tx)?);
     for (outcome, row) in &ended {
         let health = judged.health.get(&outcome.destination);
         let next = follow_up(outcome, &row.start, now, health);
         let arrived_by = row.start.claimed_at + outcome.arrives_within();
-        over::end(tx, outcome, &next, arrived_by)?;
+        over::end(&mut moves, outcome, &next, arrived_by)?;
         if row.to_fold {
             buckets.add(&row.event.destination, next.started_at);
         }
@@ -109,6 +115,32 @@ pub(super) fn record_outcomes(
         wakes,
         health: judged.changes,
     })
+}
+
+/// Records those from which nothing follows, and answers which are left. Where one is not
+/// plain itself all of its destination are: something may be remembered of it from then on,
+/// and its answers are judged in their order.
+fn record_plain<'a>(
+    tx: &Transaction<'_>,
+    worker: &str,
+    outcomes: Vec<&'a Outcome>,
+) -> Result<Vec<&'a Outcome>, Fault> {
+    let mut ends = PlainEnds::of(tx)?;
+    let mut judged: HashSet<DestinationId> = (outcomes.iter())
+        .filter(|outcome| !outcome.is_plain())
+        .map(|outcome| outcome.destination)
+        .collect();
+    let mut left = Vec::new();
+    for outcome in outcomes {
+        let destination = outcome.destination;
+        if judged.contains(&destination) || !ends.end(worker, outcome)? {
+            // What one has in its way the next has, too, nearly always.
+            judged.insert(destination);
+            left.push(outcome);
+        }
+    }
+    ends.finish()?;
+    Ok(left)
 }
 
 /// The answers that may matter: of destinations that did not just succeed, or
@@ -190,7 +222,11 @@ struct Started {
 }
 
 impl Started {
-    fn read(tx: &Transaction<'_>, worker: &str, outcome: &Outcome) -> Result<Option<Self>, Fault> {
+    fn read(
+        (tx, started): (&Transaction<'_>, &mut Held<'_>),
+        worker: &str,
+        outcome: &Outcome,
+    ) -> Result<Option<Self>, Fault> {
         let destination = outcome.destination.to_string();
         let (id, number) = (outcome.attempt.0, outcome.number.0);
         let key = (id, number, worker, &destination);
@@ -220,7 +256,7 @@ impl Started {
                 smart: row.get(12)?,
             })
         };
-        match first(tx, STARTED, key, read)? {
+        match started.first(key, read)? {
             Some(started) => Ok(Some(started)),
             None => first(tx, UNKNOWN, key, read),
         }

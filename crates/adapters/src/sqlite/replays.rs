@@ -267,7 +267,7 @@ const POLICY: &str = "
         d.burst, d.shape, d.max_in_flight, d.safety_margin, d.margin_cap, d.count,
         t.limit_per_second, t.limit_per_minute, t.limit_per_hour, t.limit_per_day, t.unlimited,
         t.burst, t.shape, t.max_in_flight,
-        d.state, d.max_age_ms, d.allowed_per_minute, g.name is not null,
+        d.state, coalesce(d.max_age_ms, d.tier_age_ms), d.allowed_per_minute, g.name is not null,
         g.limit_per_second, g.limit_per_minute, g.limit_per_hour, g.limit_per_day
     from destinations d
     join tenants n on n.id = d.tenant_id

@@ -8,7 +8,7 @@ use domain::limit::{Count, Shape};
 use domain::policy::LimitSettings;
 use domain::time::Timestamp;
 use engine::ports::StoreError;
-use rusqlite::Row;
+use rusqlite::{CachedStatement, Connection, Params, Row, ToSql, params_from_iter};
 
 use super::fault::Fault;
 
@@ -115,39 +115,105 @@ pub(super) fn object(members: impl IntoIterator<Item = (impl Display, impl Displ
     json + "}"
 }
 
+/// A statement that a step keeps for all its rows. Taken from the cache for each of them, its
+/// text is hashed and the list of what was used last is changed twice, and eleven statements
+/// for each delivery would pay for that.
+pub(super) struct Held<'tx>(CachedStatement<'tx>);
+
+impl<'tx> Held<'tx> {
+    /// Takes it from the cache, to which it goes back when it is dropped.
+    pub(super) fn of(connection: &'tx Connection, sql: &str) -> Result<Self, Fault> {
+        Ok(Self(connection.prepare_cached(sql)?))
+    }
+
+    /// Reads all rows.
+    fn all<T>(
+        &mut self,
+        params: impl Params,
+        mut read: impl FnMut(&Row<'_>) -> Result<T, Fault>,
+    ) -> Result<Vec<T>, Fault> {
+        let mut rows = self.0.query(params)?;
+        let mut read_rows = Vec::new();
+        while let Some(row) = rows.next()? {
+            read_rows.push(read(row)?);
+        }
+        Ok(read_rows)
+    }
+
+    /// Reads the first row, if there is one.
+    pub(super) fn first<T>(
+        &mut self,
+        params: impl Params,
+        read: impl FnOnce(&Row<'_>) -> Result<T, Fault>,
+    ) -> Result<Option<T>, Fault> {
+        let mut rows = self.0.query(params)?;
+        rows.next()?.map(read).transpose()
+    }
+
+    /// Runs it; how many rows it changed.
+    pub(super) fn execute(&mut self, params: impl Params) -> Result<usize, Fault> {
+        Ok(self.0.execute(params)?)
+    }
+}
+
 /// Reads all rows of a cached statement.
 pub(super) fn all<T>(
-    connection: &rusqlite::Connection,
+    connection: &Connection,
     sql: &str,
-    params: impl rusqlite::Params,
-    mut read: impl FnMut(&Row<'_>) -> Result<T, Fault>,
+    params: impl Params,
+    read: impl FnMut(&Row<'_>) -> Result<T, Fault>,
 ) -> Result<Vec<T>, Fault> {
-    let mut statement = connection.prepare_cached(sql)?;
-    let mut rows = statement.query(params)?;
-    let mut read_rows = Vec::new();
-    while let Some(row) = rows.next()? {
-        read_rows.push(read(row)?);
-    }
-    Ok(read_rows)
+    Held::of(connection, sql)?.all(params, read)
 }
 
 /// Reads the first row of a cached statement, if there is one.
 pub(super) fn first<T>(
-    connection: &rusqlite::Connection,
+    connection: &Connection,
     sql: &str,
-    params: impl rusqlite::Params,
+    params: impl Params,
     read: impl FnOnce(&Row<'_>) -> Result<T, Fault>,
 ) -> Result<Option<T>, Fault> {
-    let mut statement = connection.prepare_cached(sql)?;
-    let mut rows = statement.query(params)?;
-    rows.next()?.map(read).transpose()
+    Held::of(connection, sql)?.first(params, read)
+}
+
+/// Many rows are written in parts of these lengths, by a statement for each length. Among
+/// sixteen a row is inserted for less than half of what it costs alone, and deleted for two
+/// thirds: a table and its indexes are opened once. That SQLite puts several rows aside first,
+/// for the triggers' sake, costs less.
+const PARTS: [usize; 4] = [64, 16, 4, 1];
+
+/// A statement for each of [`PARTS`].
+pub(super) type InParts = [String; PARTS.len()];
+
+/// Makes them by one that says what it is for so many rows.
+pub(super) fn in_parts(statement: impl Fn(usize) -> String) -> InParts {
+    PARTS.map(statement)
+}
+
+/// Runs what it takes of them for all rows, each with its values.
+pub(super) fn execute_in_parts<'a, T, const N: usize>(
+    connection: &Connection,
+    statements: &InParts,
+    rows: &'a [T],
+    values: impl Fn(&'a T) -> [&'a dyn ToSql; N],
+) -> Result<(), Fault> {
+    let mut left = rows;
+    for (length, sql) in PARTS.into_iter().zip(statements) {
+        let parts = left.chunks_exact(length);
+        left = parts.remainder();
+        for part in parts {
+            let values = part.iter().flat_map(&values);
+            execute(connection, sql, params_from_iter(values))?;
+        }
+    }
+    Ok(())
 }
 
 /// Runs a cached statement; how many rows it changed.
 pub(super) fn execute(
-    connection: &rusqlite::Connection,
+    connection: &Connection,
     sql: &str,
-    params: impl rusqlite::Params,
+    params: impl Params,
 ) -> Result<usize, Fault> {
-    Ok(connection.prepare_cached(sql)?.execute(params)?)
+    Held::of(connection, sql)?.execute(params)
 }

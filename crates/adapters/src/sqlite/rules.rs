@@ -20,7 +20,7 @@ const RULES: &str = "
     select retry_policy, max_age_ms from destinations
     where id = ?1 and tenant_id = ?2 and deleted_at is null";
 
-/// No trigger has to do with these columns.
+/// A trigger refuses an age above the tier's; no other has to do with these columns.
 const SET: &str = "
     -- set_retry_rules
     update destinations set retry_policy = ?3, max_age_ms = ?4
@@ -28,7 +28,8 @@ const SET: &str = "
 
 const BATCHES: &str = "
     -- batch_settings
-    select batch_max_events, batch_max_bytes, batch_max_wait_ms, max_age_ms from destinations
+    select batch_max_events, batch_max_bytes, batch_max_wait_ms, max_age_ms, tier_age_ms
+    from destinations
     where id = ?1 and tenant_id = ?2 and deleted_at is null";
 
 /// On or off is another epoch, which no trigger sees.
@@ -60,7 +61,7 @@ pub(super) fn read(
     })?;
     Ok(RetryRules {
         policy: policy.unwrap_or_default(),
-        max_age: max_age_ms.map(|age| Duration::from_millis(age.unsigned_abs())),
+        max_age: max_age_ms.map(age),
     })
 }
 
@@ -72,8 +73,8 @@ pub(super) fn set(
     rules: &RetryRules,
 ) -> Result<(), Fault> {
     rules.policy.validate().map_err(refused)?;
-    let (batches, _) = row(tx, tenant, destination)?;
-    if batches.validate(rules.max_age).is_err() {
+    let (batches, ages) = row(tx, tenant, destination)?;
+    if batches.validate(rules.max_age.or(ages.of_tier)).is_err() {
         return Err(refused(InvalidSettings {
             field: "max_age_ms",
             problem: "must be more than the batches' max_wait_ms".to_owned(),
@@ -100,19 +101,31 @@ fn refused(invalid: InvalidSettings) -> CatalogError {
     }
 }
 
+/// How old events may become.
+struct Ages {
+    own: Option<Duration>,
+    of_tier: Option<Duration>,
+}
+
+fn age(ms: i64) -> Duration {
+    Duration::from_millis(ms.unsigned_abs())
+}
+
 /// What the row says of batches, and how old its events may become.
 fn row(
     connection: &Connection,
     tenant: TenantId,
     destination: DestinationId,
-) -> Result<(BatchSettings, Option<Duration>), Fault> {
+) -> Result<(BatchSettings, Ages), Fault> {
     let key = (destination.to_string(), tenant.to_string());
     let row = first(connection, BATCHES, key, |row| {
-        Ok((batch_settings(row, 0)?, row.get::<_, Option<i64>>(3)?))
+        let ages = Ages {
+            own: row.get::<_, Option<i64>>(3)?.map(age),
+            of_tier: row.get::<_, Option<i64>>(4)?.map(age),
+        };
+        Ok((batch_settings(row, 0)?, ages))
     })?;
-    let (settings, age) = row.ok_or(CatalogError::NotFound("destination"))?;
-    let age = age.map(|age| Duration::from_millis(age.unsigned_abs()));
-    Ok((settings, age))
+    Ok(row.ok_or(CatalogError::NotFound("destination"))?)
 }
 
 /// Reads it; see [`engine::ports::Backlog::batch_settings`].
@@ -132,8 +145,8 @@ pub(super) fn set_batches(
     destination: DestinationId,
     settings: &BatchSettings,
 ) -> Result<(), Fault> {
-    let (before, max_age) = row(tx, tenant, destination)?;
-    settings.validate(max_age).map_err(refused)?;
+    let (before, ages) = row(tx, tenant, destination)?;
+    (settings.validate(ages.own.or(ages.of_tier))).map_err(refused)?;
     let row = (
         destination.to_string(),
         tenant.to_string(),

@@ -114,7 +114,7 @@ const TIERS: &str = "
     select limit_per_second, limit_per_minute, limit_per_hour, limit_per_day, unlimited, burst,
         shape, max_in_flight, name, tenant_max_in_flight, tenant_ingest_per_second,
         tenant_max_destinations, ceiling_per_second, ceiling_at_once, ceiling_in_flight,
-        ceiling_batch_events, ceiling_batch_bytes
+        ceiling_batch_events, ceiling_batch_bytes, ceiling_age_seconds
     from tiers where ?1 is null or name = ?1 order by name";
 
 const CREATE_TIER: &str = "
@@ -122,8 +122,8 @@ const CREATE_TIER: &str = "
     insert into tiers (name, limit_per_second, limit_per_minute, limit_per_hour, limit_per_day,
         unlimited, burst, shape, max_in_flight, tenant_max_in_flight, tenant_ingest_per_second,
         tenant_max_destinations, ceiling_per_second, ceiling_at_once, ceiling_in_flight,
-        ceiling_batch_events, ceiling_batch_bytes)
-    values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)";
+        ceiling_batch_events, ceiling_batch_bytes, ceiling_age_seconds)
+    values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)";
 
 const TIER_HAS_TENANTS: &str = "
     -- delete_tier: has it tenants
@@ -152,7 +152,8 @@ const CHANGE_TIER: &str = "
         ceiling_at_once = iif(?17, ?19, ceiling_at_once),
         ceiling_in_flight = iif(?17, ?20, ceiling_in_flight),
         ceiling_batch_events = iif(?17, ?21, ceiling_batch_events),
-        ceiling_batch_bytes = iif(?17, ?22, ceiling_batch_bytes)
+        ceiling_batch_bytes = iif(?17, ?22, ceiling_batch_bytes),
+        ceiling_age_seconds = iif(?17, ?23, ceiling_age_seconds)
     where name = ?1";
 
 #[async_trait]
@@ -344,6 +345,7 @@ fn create_tier(tx: &Transaction<'_>, new: &Tier) -> Result<Tier, Fault> {
         new.ceiling.max_in_flight,
         new.ceiling.batch_events,
         new.ceiling.batch_bytes,
+        new.ceiling.age_seconds,
     ];
     execute(tx, CREATE_TIER, row)?;
     Ok(new.clone())
@@ -391,6 +393,7 @@ fn change_tier(
             ceiling.max_in_flight,
             ceiling.batch_events,
             ceiling.batch_bytes,
+            ceiling.age_seconds,
         ];
         execute(tx, CHANGE_TIER, row)
     })?;
@@ -441,6 +444,7 @@ fn tier(row: &Row<'_>) -> Result<Tier, Fault> {
             max_in_flight: row.get(14)?,
             batch_events: row.get(15)?,
             batch_bytes: row.get(16)?,
+            age_seconds: row.get(17)?,
         },
     })
 }

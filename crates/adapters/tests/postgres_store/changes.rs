@@ -209,3 +209,38 @@ async fn a_change_of_a_tier_and_of_a_destination_wait_in_one_order() {
     tier.await.unwrap();
     assert_eq!(ours.await.unwrap().state, DestinationState::Paused);
 }
+
+/// It waits for a change of its tier, and for another tier of its tenant.
+#[tokio::test]
+async fn a_destination_that_comes_meanwhile_has_the_age_of_the_tier_then() {
+    let database = Database::create().await;
+    let tenant = database.id();
+    let aging = format!(
+        "update tiers set ceiling_age_seconds = 30 where name = 'free';
+        insert into tenants (id, name, tier) values ('{tenant}', 'aging', 'enterprise')"
+    );
+    database.sql(&aging).await;
+    let twenty = "update tiers set ceiling_age_seconds = 20 where name = 'enterprise'".to_owned();
+    let to_free = format!("update tenants set tier = 'free' where id = '{tenant}'");
+    for (change, age_ms) in [(twenty, 20_000), (to_free, 30_000)] {
+        let mut changing = database.user().await;
+        run(&mut changing, format!("begin; {change}")).await;
+        let mut user = database.user().await;
+        let insert = format!(
+            "insert into destinations (id, tenant_id, url)
+            values ('{}', '{tenant}', 'https://x.example/')",
+            database.id()
+        );
+        let inserting = tokio::spawn(async move { run(&mut user, insert).await });
+        database.until_somebody_waits().await;
+        run(&mut changing, "commit".to_owned()).await;
+        inserting.await.unwrap();
+        for of_all in ["min", "max"] {
+            let age = format!(
+                "select {of_all}(coalesce(tier_age_ms, 0)) from destinations
+                where tenant_id = '{tenant}'"
+            );
+            assert_eq!(database.number(&age).await, age_ms, "{of_all}: {change}");
+        }
+    }
+}

@@ -1,6 +1,7 @@
 //! A database of its own for each test, on the server that
 //! `PACELINE_TEST_DATABASE_URL` names.
 
+use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -31,6 +32,9 @@ pub(crate) struct Database {
     shell: Shell,
     _scratch: Scratch,
 }
+
+/// Rows inserted, updated and deleted, by table.
+pub(crate) type Versions = BTreeMap<String, [i64; 3]>;
 
 /// A user's own tool at a database, one statement after another. To start a session takes
 /// the server longer than most of these statements, so one that is done is used again.
@@ -223,8 +227,7 @@ impl Database {
     }
 
     /// Pages of tables, of what is too long for their rows, and of indexes, touched by this
-    /// on a connection of its own, the only one that counts. Its counters are added to the
-    /// statistics when it ends.
+    /// on a connection of its own.
     pub(crate) async fn pages_of(&self, work: impl AsyncFn(PostgresStore)) -> i64 {
         let touched = "select sum(
                 heap_blks_read + heap_blks_hit + coalesce(idx_blks_read + idx_blks_hit, 0)
@@ -232,10 +235,45 @@ impl Database {
                 + coalesce(tidx_blks_read + tidx_blks_hit, 0)
             )::bigint
             from pg_statio_user_tables";
+        let before = self.number(touched).await;
+        self.counting(work).await;
+        self.number(touched).await - before
+    }
+
+    /// Rows that this inserts, updates and deletes on a connection of its own, by table; the
+    /// days of one are one, and those that it leaves alone are not there.
+    pub(crate) async fn versions_of(&self, work: impl AsyncFn(PostgresStore)) -> Versions {
+        let before = self.versions().await;
+        self.counting(work).await;
+        let mut versions = self.versions().await;
+        for (table, counts) in &mut versions {
+            for (count, before) in counts.iter_mut().zip(before.get(table).unwrap_or(&[0; 3])) {
+                *count -= before;
+            }
+        }
+        versions.retain(|_, counts| *counts != [0; 3]);
+        versions
+    }
+
+    async fn versions(&self) -> Versions {
+        let query = sqlx::query_as::<_, (String, i64, i64, i64)>(
+            r"select regexp_replace(relname::text, '_\d{4,}_\d\d_\d\d$', ''),
+                sum(n_tup_ins)::bigint, sum(n_tup_upd)::bigint, sum(n_tup_del)::bigint
+            from pg_stat_user_tables
+            group by 1",
+        );
+        let all = async |user: &mut PgConnection| query.fetch_all(user).await;
+        let rows = self.shell.ask(all).await.unwrap();
+        let counts = |(table, inserted, updated, deleted)| (table, [inserted, updated, deleted]);
+        rows.into_iter().map(counts).collect()
+    }
+
+    /// Does this on a connection of its own, the only one that counts. Its counters are added
+    /// to the statistics when it ends.
+    async fn counting(&self, work: impl AsyncFn(PostgresStore)) {
         let ours = "select count(*) from pg_stat_activity where application_name = 'paceline'
             and datname = current_database()";
         let others = self.number(ours).await;
-        let before = self.number(touched).await;
         let options = PostgresOptions {
             url: format!("{}?options=-c%20track_counts%3Don", self.url),
             max_connections: 1,
@@ -246,7 +284,6 @@ impl Database {
         while self.number(ours).await > others {
             tokio::task::yield_now().await;
         }
-        self.number(touched).await - before
     }
 
     /// Returns once a statement waits for a lock.

@@ -4,8 +4,8 @@ use adapters::postgres::PostgresStore;
 use domain::ids::{AttemptId, DestinationId, TenantId};
 use domain::time::Timestamp;
 use engine::ports::{
-    AttemptFilter, Catalog, DEFAULT_TENANT, LedgerPosition, LimitRequests, MAX_ATTEMPTS_EXAMINED,
-    Overview, Store, Tenants,
+    AttemptFilter, Catalog, DEFAULT_TENANT, LedgerPosition, LimitRequest, LimitRequests,
+    MAX_ATTEMPTS_EXAMINED, Overview, Store, Tenants,
 };
 
 use crate::database::{Database, per_second};
@@ -85,10 +85,13 @@ async fn limit_requests_cost_the_same_whatever_was_asked_for() {
         let looks = async |store: PostgresStore| {
             for _ in 0..20 {
                 for of in [None, Some(DEFAULT_TENANT)] {
-                    let listed = store.limit_requests(of, 10).await.unwrap();
+                    let listed = store.limit_requests(of, None, 10).await.unwrap();
+                    assert_eq!(listed.len(), 10);
+                    let on = listed.last().map(LimitRequest::position);
+                    let listed = store.limit_requests(of, on, 10).await.unwrap();
                     assert_eq!(listed.len(), 10);
                 }
-                let listed = store.limit_requests(Some(nobody), 10).await.unwrap();
+                let listed = store.limit_requests(Some(nobody), None, 10).await.unwrap();
                 assert_eq!(listed, []);
             }
         };

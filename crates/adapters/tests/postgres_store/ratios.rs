@@ -57,13 +57,17 @@ pub(crate) async fn event_of_today(database: &Database, destination: Destination
     }
 }
 
-async fn admit(store: &PostgresStore, to: &[DestinationId]) -> Vec<Permit> {
+pub(crate) async fn admit(store: &PostgresStore, to: &[DestinationId]) -> Vec<Permit> {
+    admit_within(store, to, &Room::of(u32::MAX)).await
+}
+
+async fn admit_within(store: &PostgresStore, to: &[DestinationId], room: &Room) -> Vec<Permit> {
     let run = |destination: &DestinationId| Run {
         destination: *destination,
         republish: false,
     };
     let runs: Vec<Run> = to.iter().map(run).collect();
-    let admitted = store.admit(&runs, &Room::of(u32::MAX)).await.unwrap();
+    let admitted = store.admit(&runs, room).await.unwrap();
     let permits = |result: RunResult| match result {
         RunResult::Decided { permits, .. } => permits,
         RunResult::Skipped | RunResult::Gone => Vec::new(),
@@ -72,7 +76,11 @@ async fn admit(store: &PostgresStore, to: &[DestinationId]) -> Vec<Permit> {
 }
 
 /// What has started, as successes.
-async fn claim(store: &PostgresStore, worker: WorkerId, permits: &[Permit]) -> Vec<Outcome> {
+pub(crate) async fn claim(
+    store: &PostgresStore,
+    worker: WorkerId,
+    permits: &[Permit],
+) -> Vec<Outcome> {
     let claims = store.claim_starts(worker, permits).await.unwrap();
     let started = |(_, answer): &(&Permit, ClaimAnswer)| matches!(answer, ClaimAnswer::Started(_));
     let outcomes = permits.iter().zip(claims.answers).filter(started);
@@ -102,7 +110,7 @@ async fn statements(database: &Database, to: &[DestinationId]) -> u64 {
     }
 }
 
-async fn destinations(database: &Database, count: usize) -> Vec<DestinationId> {
+pub(crate) async fn destinations(database: &Database, count: usize) -> Vec<DestinationId> {
     let mut destinations = Vec::new();
     for _ in 0..count {
         destinations.push(database.destination(UNLIMITED).await);
@@ -292,6 +300,59 @@ async fn there_is_one_permit_for_each_start() {
         permits * 10 <= STARTS * 11,
         "{permits} permits for {STARTS} starts"
     );
+}
+
+/// A run costs about the same for one permit as for fifty, so this is what a delivery's
+/// admission costs. What waits for places runs when an outcome wakes it, and where none does
+/// when all are looked at; outcomes come four at a time, from anywhere.
+#[tokio::test]
+async fn a_drain_takes_few_runs_for_each_start() {
+    const STARTS: usize = 800;
+    const PLACES: usize = 64;
+    const MOST: f64 = 0.5;
+    let database = Database::create().await;
+    let worker = database.worker().await;
+    let to = destinations(&database, 8).await;
+    for one in &to {
+        database.accept(*one, (STARTS / to.len()) as u32).await;
+    }
+    let (mut runs, mut over) = (0, 0);
+    let mut woken = to.clone();
+    let mut queued: Vec<Permit> = Vec::new();
+    let mut under_way: Vec<Outcome> = Vec::new();
+    while over < STARTS {
+        runs += woken.len();
+        let room = Room {
+            outstanding: queued.len() as u32,
+            ..Room::of(2 * PLACES as u32)
+        };
+        queued.extend(admit_within(&database.store, &woken, &room).await);
+        database.let_nothing_lapse().await;
+        let free = PLACES - under_way.len();
+        let begin: Vec<Permit> = queued.drain(..free.min(queued.len())).collect();
+        let started = claim(&database.store, worker, &begin).await;
+        assert_eq!(started.len(), begin.len());
+        under_way.extend(started);
+
+        let mut ended = Vec::new();
+        for number in 0..under_way.len().min(4) {
+            ended.push(under_way.swap_remove(number * 31 % under_way.len()));
+        }
+        let recorded = database
+            .store
+            .record_outcomes(worker, &ended)
+            .await
+            .unwrap();
+        assert_eq!(recorded.skipped, []);
+        over += ended.len();
+        woken = recorded.wakes.iter().map(|wake| wake.destination).collect();
+        if under_way.is_empty() && queued.is_empty() {
+            woken.clone_from(&to);
+        }
+    }
+    let each = runs as f64 / STARTS as f64;
+    println!("{each:.3} runs for each start of a drain");
+    assert!(each <= MOST, "{each} runs for each start");
 }
 
 /// Pages touched by so many claims, and by recording their outcomes, each by

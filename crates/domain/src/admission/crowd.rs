@@ -7,8 +7,8 @@
 
 use crate::ids::PermitNumber;
 
-/// The part of its permits that a destination is woken for where its own
-/// concurrency stops it. So on average a sixteenth of its places is empty.
+/// The part of its permits that a destination is woken for. So on average a sixteenth of
+/// its places is empty where its own concurrency stops it.
 const PART: u32 = 8;
 
 /// A destination for whose room somebody waits.
@@ -20,14 +20,22 @@ pub struct Crowd {
 }
 
 impl Crowd {
-    /// Each outcome of what the run gives wakes: the fleet's places stop it. Others take
-    /// what comes free of them meanwhile.
-    pub(super) const EACH: Self = Self { row: 1 };
-
     /// Its own concurrency stops it; it has `used` permits queued and in flight.
     pub(super) fn of(used: u32) -> Self {
         Self {
             row: 1 << (used / PART).max(1).ilog2(),
+        }
+    }
+
+    /// The fleet's places stop it, or its tenant's; it has `used` permits of these.
+    ///
+    /// The row is rounded up, to at most a quarter of what it has: what waits in the queue
+    /// for a worker's place is twice the places, and whoever runs takes what others left
+    /// free. So the places are full all the same, where many have a few permits each and a
+    /// run for each outcome costs most.
+    pub(super) fn of_places(used: u32) -> Self {
+        Self {
+            row: used.div_ceil(PART).next_power_of_two(),
         }
     }
 
@@ -68,16 +76,27 @@ mod tests {
         for used in [0, 1, 7, 15] {
             assert_eq!(woken(Crowd::of(used), 0..9).len(), 9, "{used}");
         }
+        for used in [0, 1, 8] {
+            assert_eq!(woken(Crowd::of_places(used), 0..9).len(), 9, "{used}");
+        }
     }
 
     #[test]
     fn one_of_each_row_wakes_wherever_it_begins() {
-        for (crowd, row) in [(Crowd::of(50), 4), (Crowd::of(250), 16)] {
+        for (crowd, row) in [
+            (Crowd::of(50), 4),
+            (Crowd::of(250), 16),
+            (Crowd::of_places(9), 2),
+            (Crowd::of_places(20), 4),
+            (Crowd::of_places(64), 8),
+        ] {
             for begins in (0..100).map(|number| number * row) {
                 assert_eq!(woken(crowd, begins..begins + row).len(), 1, "{crowd:?}");
             }
         }
-        let _total = Crowd::of(u32::MAX).wakes(PermitNumber(i64::MAX));
+        for crowd in [Crowd::of(u32::MAX), Crowd::of_places(u32::MAX)] {
+            let _total = crowd.wakes(PermitNumber(i64::MAX));
+        }
     }
 
     /// Whatever the period of those that hang, about as many of them wake as of

@@ -9,8 +9,8 @@ pub use openings::{Gate, Opening, openings};
 use super::crowd::Crowd;
 use super::window::Window;
 use super::{
-    Backlog, Blocked, CROWDED_FLOOR, Decision, GRACE, GROUP_LEAD, LOOK_WHEN_CROWDED, Look,
-    MAX_BATCH, MIN_LEAD, Meter, Outstanding, SLACK, Slot, Usage, lead,
+    BUSY_FLOOR, Backlog, Blocked, CROWDED_FLOOR, Decision, GRACE, GROUP_LEAD, LOOK_WHEN_CROWDED,
+    Look, MAX_BATCH, MIN_LEAD, Meter, Outstanding, SLACK, Slot, Usage, lead,
 };
 use crate::limit::{Count, Limit};
 use crate::policy::{Limited, Pacing, Policy, Rate};
@@ -99,9 +99,12 @@ impl<'a> Plan<'a> {
     }
 
     /// What comes later may find its concurrency used up: so from half of it on.
+    ///
+    /// It decides when somebody looks, and nothing else: a run admits by the rule whenever it
+    /// comes, so the theorem holds whoever wakes, and however late.
     fn crowd(&self, used: u32, blocked: Option<Blocked>) -> Option<Crowd> {
         match blocked {
-            Some(Blocked::Places) => Some(Crowd::EACH),
+            Some(Blocked::Places) => Some(Crowd::of_places(used)),
             _ if used.saturating_mul(2) >= self.max_in_flight() => Some(Crowd::of(used)),
             // Where answers count, each may make room.
             _ if self.policy.count == Count::Response => Some(Crowd::of(used)),
@@ -202,6 +205,9 @@ impl<'a> Plan<'a> {
     /// The backlog is empty: look when the next retry is due, or when the last
     /// permit has run out (to remove the job then), but a wake may come as
     /// soon as a slot opens.
+    ///
+    /// And where it is busy no sooner than [`BUSY_FLOOR`]. One that stood idle is looked at as
+    /// soon as something else comes: neither a lone event waits, nor the one behind it.
     fn look_when_empty(&self, slots: &[Slot], meter: Meter, backlog: &Backlog) -> Look {
         let last_deadline = (self.usage.outstanding.iter())
             .map(|outstanding| outstanding.deadline)
@@ -213,7 +219,10 @@ impl<'a> Plan<'a> {
                 false => self.now + LOOK_WHEN_CROWDED,
             });
         let reopens = self.before(self.reopens(slots, meter).unwrap_or(self.horizon));
-        let floor = (reopens > self.now + CROWDED_FLOOR).then_some(reopens);
+        let had_some = self.usage.in_flight > 0 || !self.usage.outstanding.is_empty();
+        let busy = (had_some && !slots.is_empty()).then(|| self.now + BUSY_FLOOR);
+        let reopens = (reopens > self.now + CROWDED_FLOOR).then_some(reopens);
+        let floor = reopens.max(busy);
         let at = [last_deadline, backlog.next_due]
             .into_iter()
             .flatten()

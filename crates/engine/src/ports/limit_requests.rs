@@ -33,10 +33,12 @@ pub trait LimitRequests: Send + Sync {
     ) -> Result<Uuid, CatalogError>;
 
     /// Up to `limit` requests, the open ones first and then the newest: of one
-    /// tenant, or of all.
+    /// tenant, or of all; those that come after this one in that order. One that is decided
+    /// between two pages may be on both.
     async fn limit_requests(
         &self,
         tenant: Option<TenantId>,
+        before: Option<LimitRequestPosition>,
         limit: u32,
     ) -> Result<Vec<LimitRequest>, CatalogError>;
 
@@ -189,6 +191,38 @@ pub struct LimitRequest {
     pub reason: String,
     /// When that was.
     pub decided_at: Option<Timestamp>,
+}
+
+impl LimitRequest {
+    /// Where it stands in a list.
+    #[must_use]
+    pub fn position(&self) -> LimitRequestPosition {
+        LimitRequestPosition {
+            is_open: self.state == LimitRequestState::Open,
+            created_at: self.created_at,
+            id: self.id,
+        }
+    }
+}
+
+/// Where a page of requests ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LimitRequestPosition {
+    /// Whether the last one waits for a decision: the others come after those.
+    pub is_open: bool,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// Which it was.
+    pub id: Uuid,
+}
+
+impl LimitRequestPosition {
+    /// Before all that there may be: in the year 2255, as stores agree on.
+    pub const FIRST: Self = Self {
+        is_open: true,
+        created_at: Timestamp::from_micros(1 << 53),
+        id: Uuid::max(),
+    };
 }
 
 /// Why a request is not decided on.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use domain::ids::WorkerId;
 use domain::permit::Permit;
 use domain::time::Timestamp;
+use metrics::{Counter, Histogram};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -86,6 +87,9 @@ struct Loop {
     kind: Kind,
     /// Permits in the next statement, at most.
     most: usize,
+    /// From a slot to its claim, and how many there were: looked up once.
+    late: Histogram,
+    starts: Counter,
 }
 
 impl Claims {
@@ -106,6 +110,8 @@ impl Claims {
             requests,
             kind,
             most: kind.first(),
+            late: metrics::histogram!("paceline_start_late_seconds"),
+            starts: metrics::counter!("paceline_starts_total"),
         };
         tasks.spawn(back.run());
         Self { requests: sender }
@@ -144,7 +150,7 @@ impl Loop {
             Ok(claims) => {
                 // Composing comes before the statement that reads the clock.
                 let asked_at = asked_at + claims.composed_for;
-                note_lateness(&permits, &claims.answers);
+                self.note_lateness(&permits, &claims.answers);
                 if let Some(step) = self.clock.sample(asked_at, claims.now) {
                     self.identity.clock_stepped(step);
                 }
@@ -168,6 +174,17 @@ impl Loop {
 }
 
 impl Loop {
+    /// By the store's clock: what a limit loses in each period.
+    fn note_lateness(&self, permits: &[Permit], answers: &[ClaimAnswer]) {
+        for (permit, answer) in permits.iter().zip(answers) {
+            if let ClaimAnswer::Started(start) = answer {
+                let late = start.claimed_at.since(permit.not_before);
+                self.late.record(late);
+                self.starts.increment(1);
+            }
+        }
+    }
+
     /// Fewer batches together where composing them is slow.
     fn adapt(&mut self, took: Duration) {
         self.most = match self.kind {
@@ -184,16 +201,5 @@ fn ahead(answer: &ClaimAnswer, now: Timestamp) -> Duration {
     match answer {
         ClaimAnswer::Started(start) => start.claimed_at.since(now).min(MAX_HEAD_START),
         ClaimAnswer::Early(_) | ClaimAnswer::Skipped | ClaimAnswer::Refused => Duration::ZERO,
-    }
-}
-
-/// By the store's clock: what a limit loses in each period.
-fn note_lateness(permits: &[Permit], answers: &[ClaimAnswer]) {
-    for (permit, answer) in permits.iter().zip(answers) {
-        if let ClaimAnswer::Started(start) = answer {
-            let late = start.claimed_at.since(permit.not_before);
-            metrics::histogram!("paceline_start_late_seconds").record(late);
-            metrics::counter!("paceline_starts_total").increment(1);
-        }
     }
 }

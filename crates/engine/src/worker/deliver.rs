@@ -32,6 +32,7 @@ use crate::worker::batch::{self, Batch};
 use crate::worker::claims::{Claimed, Claims};
 use crate::worker::hand::InHand;
 use crate::worker::heard::heard;
+use crate::worker::meters::Meters;
 use crate::worker::not_done::NotDone;
 use crate::worker::places::{Asking, NoPlace, Place, Places, Waits};
 use crate::worker::promptness::Promptness;
@@ -85,6 +86,7 @@ pub(super) struct Deliverer {
     pub(super) promptness: Promptness,
     /// Of batches: what takes longer to claim is no measure for the others.
     pub(super) batch_promptness: Promptness,
+    pub(super) meters: Meters,
     pub(super) request_timeout: Duration,
     pub(super) shutdown: CancellationToken,
 }
@@ -214,7 +216,7 @@ impl Deliverer {
         let target = &addressee.target;
         let permit = &in_hand.permit;
         let time_left = self.clock.until(permit.not_before);
-        metrics::histogram!("paceline_permit_ahead_seconds").record(time_left);
+        self.meters.ahead(time_left);
         if time_left > FARTHEST_SLOT {
             return Err(NoPlace::TooLate);
         }
@@ -395,10 +397,8 @@ impl Deliverer {
             if result.is_ok() {
                 self.spreads.note(&addressee.target, elapsed);
             }
-            note_response(
-                result.as_ref().ok().map(|response| response.status),
-                elapsed,
-            );
+            let status = result.as_ref().ok().map(|response| response.status);
+            self.meters.response(status, elapsed);
         }
         let dice = || self.random();
         let answered_at = claimed_at + sent_after + elapsed;
@@ -413,11 +413,7 @@ impl Deliverer {
         for outcome in &mut outcomes {
             outcome.sent_after = sent_after;
             note_outcome(outcome);
-            metrics::counter!(
-                "paceline_attempts_total",
-                "outcome" => outcome.kind.state().as_str()
-            )
-            .increment(1);
+            self.meters.outcome(outcome.kind);
             if outcome.next == NextTry::DeadLetter {
                 metrics::counter!("paceline_dead_letters_total").increment(1);
             }
@@ -615,19 +611,4 @@ fn note_late(permit: &Permit, sent_after: Duration, late: Late) {
             "a request left later than it is counted: its start in the ledger is too early"
         );
     }
-}
-
-/// One request that was sent: how it was answered, and when.
-fn note_response(status: Option<u16>, elapsed: Duration) {
-    let class = match status {
-        None => "none",
-        Some(429) => "429",
-        Some(200..300) => "2xx",
-        Some(300..400) => "3xx",
-        Some(400..500) => "4xx",
-        Some(500..600) => "5xx",
-        Some(_) => "other",
-    };
-    metrics::counter!("paceline_responses_total", "class" => class).increment(1);
-    metrics::histogram!("paceline_delivery_seconds").record(elapsed);
 }

@@ -13,10 +13,11 @@ use uuid::Uuid;
 
 use super::body::JsonBody;
 use super::limits::{Limits, LimitsPatch, not_null, periods, present, present_object};
-use super::parameters::{DestinationPath, PathId};
+use super::parameters::{DestinationPath, LimitRequestsPage, Page, PathId};
 use super::problem::Problem;
 use super::{Caller, text};
 use crate::service::LimitsChange;
+use crate::service::ceilings::LimitRequestPage;
 
 /// The limits that a destination shall have, as a change of those that it has: what is
 /// absent stays, `null` clears.
@@ -116,11 +117,14 @@ pub struct LimitRequest {
     pub decided_at: Option<String>,
 }
 
-/// Requests.
+/// A page of requests.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct LimitRequestList {
-    /// Those first that wait for a decision, and then the newest; at most 200.
+    /// Those first that wait for a decision, and then the newest. One that is decided between
+    /// two pages may be on both.
     pub limit_requests: Vec<LimitRequest>,
+    /// The `before` of the next page; `null` on the last.
+    pub next: Option<String>,
 }
 
 fn state() -> Object {
@@ -162,10 +166,11 @@ impl From<ports::LimitRequest> for LimitRequest {
     }
 }
 
-impl LimitRequestList {
-    fn of(found: Vec<ports::LimitRequest>) -> Self {
+impl From<LimitRequestPage> for LimitRequestList {
+    fn from(page: LimitRequestPage) -> Self {
         Self {
-            limit_requests: found.into_iter().map(LimitRequest::from).collect(),
+            limit_requests: page.requests.into_iter().map(LimitRequest::from).collect(),
+            next: page.next,
         }
     }
 }
@@ -224,26 +229,40 @@ pub(super) async fn create_for_tenant(
 
 /// List what the tenant has asked for.
 #[utoipa::path(get, path = "/v1/limit-requests", operation_id = "list_limit_requests",
-    tag = "destinations", security(("key" = ["read"])), responses(
+    tag = "destinations", security(("key" = ["read"])), params(LimitRequestsPage), responses(
     (status = 200, body = LimitRequestList),
     (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn list(caller: Caller) -> Result<Json<LimitRequestList>, Problem> {
+pub(super) async fn list(
+    caller: Caller,
+    Page(page): Page<LimitRequestsPage>,
+) -> Result<Json<LimitRequestList>, Problem> {
     let found = caller
-        .run(|service| async move { service.limit_requests().await })
+        .run(move |service| async move {
+            service
+                .limit_requests(page.before.as_deref(), page.limit)
+                .await
+        })
         .await?;
-    Ok(Json(LimitRequestList::of(found)))
+    Ok(Json(found.into()))
 }
 
 /// List what all tenants have asked for.
 #[utoipa::path(get, path = "/v1/fleet/limit-requests", operation_id = "list_all_limit_requests",
-    tag = "tenants", security(("key" = ["admin"])), responses(
+    tag = "tenants", security(("key" = ["admin"])), params(LimitRequestsPage), responses(
     (status = 200, body = LimitRequestList),
     (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn list_all(caller: Caller) -> Result<Json<LimitRequestList>, Problem> {
+pub(super) async fn list_all(
+    caller: Caller,
+    Page(page): Page<LimitRequestsPage>,
+) -> Result<Json<LimitRequestList>, Problem> {
     let found = caller
-        .run(|service| async move { service.all_limit_requests().await })
+        .run(move |service| async move {
+            service
+                .all_limit_requests(page.before.as_deref(), page.limit)
+                .await
+        })
         .await?;
-    Ok(Json(LimitRequestList::of(found)))
+    Ok(Json(found.into()))
 }
 
 /// Grant what somebody asked for: limits are in force at once, and a destination may have as

@@ -196,6 +196,19 @@ pub struct LimitGroupsPage {
     pub limit: u32,
 }
 
+/// Which page of requests for what is above a ceiling.
+#[derive(Debug, Clone, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct LimitRequestsPage {
+    /// The `next` of the page before.
+    pub before: Option<String>,
+    /// Rows on the page, 1 to 200.
+    #[serde(default = "default_page")]
+    #[param(default = 100, minimum = 1, maximum = 200)]
+    pub limit: u32,
+}
+
 /// Which page of replays.
 #[derive(Debug, Clone, Copy, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]

@@ -37,7 +37,8 @@ pub struct RetryRules {
     #[schema(minimum = 100, maximum = 30_000)]
     pub timeout_ms: Option<u64>,
     /// How old an event may become before it starts; older ones are dead
-    /// letters. Holds for events that are accepted from now on.
+    /// letters. Holds for events that are accepted from now on. Without it the
+    /// `ceiling.age_seconds` of the destination holds, if its tier has one.
     pub max_age_ms: Option<u64>,
 }
 

@@ -61,8 +61,7 @@ pub struct Ceiling {
     /// Attempts queued and in flight at once.
     #[serde(default)]
     pub max_in_flight: Option<u32>,
-    /// Events in one request, of those that want several in one. Of this and of bytes no
-    /// destination is granted more.
+    /// Events in one request, of those that want several in one.
     #[serde(default)]
     #[schema(minimum = 1, maximum = 500)]
     pub batch_events: Option<u32>,
@@ -71,6 +70,12 @@ pub struct Ceiling {
     #[serde(default)]
     #[schema(minimum = 1, maximum = 1_000_000)]
     pub batch_bytes: Option<u32>,
+    /// How old an event may become before it starts, in seconds. It holds as well where a
+    /// destination sets no `max_age_ms`, for events that are accepted from then on. No
+    /// destination is granted more.
+    #[serde(default)]
+    #[schema(minimum = 1, maximum = 2_592_000)]
+    pub age_seconds: Option<u32>,
 }
 
 /// A ceiling to change: what is absent stays, `null` clears.
@@ -97,6 +102,10 @@ pub struct CeilingPatch {
     #[serde(default, deserialize_with = "present")]
     #[schema(value_type = Option<u32>, minimum = 1, maximum = 1_000_000)]
     pub batch_bytes: Option<Option<u32>>,
+    /// How old an event may become before it starts, in seconds.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Option<u32>, minimum = 1, maximum = 2_592_000)]
+    pub age_seconds: Option<Option<u32>>,
 }
 
 impl From<domain::ceiling::Ceiling> for Ceiling {
@@ -107,6 +116,7 @@ impl From<domain::ceiling::Ceiling> for Ceiling {
             max_in_flight: ceiling.max_in_flight,
             batch_events: ceiling.batch_events,
             batch_bytes: ceiling.batch_bytes,
+            age_seconds: ceiling.age_seconds,
         }
     }
 }
@@ -119,6 +129,7 @@ impl From<Ceiling> for domain::ceiling::Ceiling {
             max_in_flight: ceiling.max_in_flight,
             batch_events: ceiling.batch_events,
             batch_bytes: ceiling.batch_bytes,
+            age_seconds: ceiling.age_seconds,
         }
     }
 }
@@ -134,6 +145,7 @@ fn ceiling(patch: Option<Option<CeilingPatch>>) -> CeilingChange {
             max_in_flight: patch.max_in_flight,
             batch_events: patch.batch_events,
             batch_bytes: patch.batch_bytes,
+            age_seconds: patch.age_seconds,
         },
     }
 }

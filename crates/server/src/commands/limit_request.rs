@@ -14,6 +14,7 @@ use super::named::Named;
 use crate::api::limit_requests::{LimitRequest, LimitRequestList};
 use crate::client::Client;
 use crate::output::{self, Format};
+use crate::service::ceilings::MAX_LIMIT_REQUESTS;
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
@@ -25,6 +26,9 @@ pub enum Command {
         /// Those of all tenants, with a key that has the scope admin.
         #[arg(long)]
         all: bool,
+        /// How many at most.
+        #[arg(long, value_name = "N", default_value_t = 100)]
+        limit: usize,
         #[command(flatten)]
         connection: Connection,
     },
@@ -90,7 +94,11 @@ pub struct Decide {
 pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Create(args) => create(&args).await?,
-        Command::List { all, connection } => {
+        Command::List {
+            all,
+            limit,
+            connection,
+        } => {
             let (client, path) = match all {
                 true => (
                     Client::administering(&connection.client)?,
@@ -98,16 +106,33 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
                 ),
                 false => (Client::new(&connection.client)?, "/v1/limit-requests"),
             };
-            let list: LimitRequestList = client.get(path).await?;
+            let found = list(&client, path, limit).await?;
             match connection.output {
-                Format::Json => output::json(&list)?,
-                Format::Table => output::line(&table(&list.limit_requests))?,
+                Format::Json => output::json(&json!({ "limit_requests": found }))?,
+                Format::Table => output::line(&table(&found))?,
             }
         }
         Command::Approve(args) => decide("approve", &args).await?,
         Command::Decline(args) => decide("decline", &args).await?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Page after page, as far as was asked for.
+async fn list(client: &Client, path: &str, limit: usize) -> anyhow::Result<Vec<LimitRequest>> {
+    let mut all = Vec::new();
+    let mut before: Option<String> = None;
+    while all.len() < limit {
+        let page = (limit - all.len()).min(MAX_LIMIT_REQUESTS as usize);
+        let on = before.map_or_else(String::new, |before| format!("&before={before}"));
+        let found: LimitRequestList = client.get(&format!("{path}?limit={page}{on}")).await?;
+        all.extend(found.limit_requests);
+        before = found.next;
+        if before.is_none() {
+            break;
+        }
+    }
+    Ok(all)
 }
 
 async fn create(args: &Create) -> anyhow::Result<()> {

@@ -90,6 +90,11 @@ pub struct TierLimits {
     /// The same: bytes of their payloads.
     #[arg(long, value_name = "N")]
     pub ceiling_batch_bytes: Option<Setting>,
+
+    /// How old an event may become before it starts, in seconds, also where a destination
+    /// says nothing.
+    #[arg(long, value_name = "N")]
+    pub ceiling_age_seconds: Option<Setting>,
 }
 
 impl TierLimits {
@@ -100,6 +105,7 @@ impl TierLimits {
             ("max_in_flight", number(self.ceiling_in_flight)),
             ("batch_events", number(self.ceiling_batch_events)),
             ("batch_bytes", number(self.ceiling_batch_bytes)),
+            ("age_seconds", number(self.ceiling_age_seconds)),
         ]);
         let own = [
             ("ceiling", (!ceiling.is_empty()).then(|| ceiling.into())),
@@ -218,6 +224,7 @@ fn ceiling(ceiling: &Ceiling) -> String {
             .map(|most| format!("{most} in flight")),
         (ceiling.batch_events).map(|most| format!("{most} events/request")),
         (ceiling.batch_bytes).map(|most| format!("{most} bytes/request")),
+        (ceiling.age_seconds).map(|most| format!("{most} s old")),
     ];
     let said: Vec<_> = parts.into_iter().flatten().collect();
     output::or_dash((!said.is_empty()).then(|| said.join(" ")))

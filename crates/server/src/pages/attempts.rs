@@ -1,18 +1,20 @@
-//! A destination's attempts, found by state, status, event and time.
+//! Attempts of a destination or of all, found by state, status, event and time.
 
 use axum::extract::{Path, Query, State};
 use axum::response::{Html, IntoResponse, Response};
 use domain::attempt::AttemptState;
 use domain::ids::{AttemptId, DestinationId};
-use engine::ports::{AttemptFilter, AttemptPage};
+use engine::ports::{AttemptFilter, AttemptPage, AttemptView};
 use http::StatusCode;
 use serde::Deserialize;
 
 use super::destination::{Line, parsed};
+use super::events::PART as EVENTS;
 use super::frame::{Frame, rendered};
+use super::names::Names;
 use super::refused::Refused;
 use super::visitor::Visitor;
-use super::{Asked, searched};
+use super::{Asked, Pages, searched};
 use crate::service::Service;
 
 /// Attempts on a page.
@@ -26,16 +28,17 @@ pub(super) struct Wanted {
     status: String,
     r#type: String,
     text: String,
+    destination: String,
     since: String,
     until: String,
     before: String,
 }
 
 impl Wanted {
-    fn filter(&self, of: DestinationId) -> Result<AttemptFilter, Refused> {
+    fn filter(&self, of: Option<DestinationId>) -> Result<AttemptFilter, Refused> {
         let owned = |typed| searched::text(typed).map(str::to_owned);
         Ok(AttemptFilter {
-            destination: Some(of),
+            destination: of,
             event_type: owned(&self.r#type),
             state: self.state.parse().ok(),
             status: searched::status(&self.status)?,
@@ -46,11 +49,12 @@ impl Wanted {
     }
 
     fn query(&self, before: AttemptId) -> String {
-        let typed: [(&str, &str); 6] = [
+        let typed: [(&str, &str); 7] = [
             ("state", &self.state),
             ("status", &self.status),
             ("type", &self.r#type),
             ("text", &self.text),
+            ("destination", &self.destination),
             ("since", &self.since),
             ("until", &self.until),
         ];
@@ -62,8 +66,10 @@ impl Wanted {
 #[template(path = "attempts.html")]
 struct Page {
     frame: Frame,
-    id: DestinationId,
-    name: String,
+    /// The destination whose page this is, and its name; of all if it is none's.
+    of: Option<(DestinationId, String)>,
+    /// Where the form goes.
+    path: String,
     wanted: Wanted,
     states: Vec<&'static str>,
     attempts: Vec<Line>,
@@ -72,6 +78,7 @@ struct Page {
     next: Option<String>,
 }
 
+/// Those of one destination.
 pub(super) async fn list(
     State(pages): Asked,
     visitor: Visitor,
@@ -80,7 +87,33 @@ pub(super) async fn list(
 ) -> Result<Response, Refused> {
     let (service, id) = (pages.service(visitor.tenant()), parsed(&id)?);
     let destination = service.destination(id).await?.destination;
-    let (found, problem) = match found(&service, &wanted, id).await {
+    let found = found(&service, &wanted, Some(id)).await;
+    let of = Some((id, destination.called().to_owned()));
+    shown((&pages, &visitor), of, wanted, found).await
+}
+
+/// Those of all destinations, or of the one that is typed.
+pub(super) async fn everywhere(
+    State(pages): Asked,
+    visitor: Visitor,
+    Query(wanted): Query<Wanted>,
+) -> Result<Response, Refused> {
+    let (service, tenant) = (pages.service(visitor.tenant()), visitor.tenant());
+    let of = searched::destination(&pages, tenant, &wanted.destination).await;
+    let found = match of {
+        Ok(of) => found(&service, &wanted, of).await,
+        Err(refused) => Err(refused),
+    };
+    shown((&pages, &visitor), None, wanted, found).await
+}
+
+async fn shown(
+    (pages, visitor): (&Pages, &Visitor),
+    of: Option<(DestinationId, String)>,
+    wanted: Wanted,
+    found: Result<AttemptPage, Refused>,
+) -> Result<Response, Refused> {
+    let (found, problem) = match found {
         Ok(found) => (found, None),
         Err(refused) => (AttemptPage::default(), Some(refused.said()?)),
     };
@@ -89,16 +122,34 @@ pub(super) async fn list(
         Some(_) => StatusCode::UNPROCESSABLE_ENTITY,
         None => StatusCode::OK,
     };
-    let frame = Frame::of(&pages, &visitor, ("Attempts", "/dashboard")).await?;
-    let line = |attempt| Line::of(attempt, &frame);
+    let (part, path) = match &of {
+        Some((id, _)) => (
+            "/dashboard",
+            format!("/dashboard/destinations/{id}/attempts"),
+        ),
+        None => (EVENTS, "/dashboard/attempts".to_owned()),
+    };
+    let frame = Frame::of(pages, visitor, ("Attempts", part)).await?;
+    let places: Vec<_> = match of {
+        // It stands above them.
+        Some(_) => Vec::new(),
+        None => (found.attempts.iter())
+            .map(|attempt| attempt.destination)
+            .collect(),
+    };
+    let names = Names::of(pages, places.into_iter()).await?;
+    let line = |attempt: AttemptView| Line {
+        to: of.is_none().then(|| names.name(attempt.destination)),
+        ..Line::of(attempt, &frame)
+    };
     let page: Html<String> = rendered(&Page {
-        id,
-        name: destination.name,
+        path,
         wanted,
         states: AttemptState::ALL.map(AttemptState::as_str).to_vec(),
         attempts: found.attempts.into_iter().map(line).collect(),
         problem,
         next,
+        of,
         frame,
     })?;
     Ok((status, page).into_response())
@@ -108,15 +159,15 @@ pub(super) async fn list(
 async fn found(
     service: &Service,
     wanted: &Wanted,
-    of: DestinationId,
+    of: Option<DestinationId>,
 ) -> Result<AttemptPage, Refused> {
     let filter = wanted.filter(of)?;
     let mut before = wanted.before.parse().ok().map(AttemptId);
     let all = AttemptFilter {
-        destination: Some(of),
+        destination: of,
         ..AttemptFilter::default()
     };
-    if filter == all {
+    if let Some(of) = of.filter(|_| filter == all) {
         // Nothing is looked for: no more is read than is shown.
         let attempts = service.attempts(of, before, LINES).await?;
         let full = attempts.len() >= LINES as usize;

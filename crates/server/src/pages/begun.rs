@@ -22,6 +22,8 @@ const AFTER: &str = "after";
 pub(super) struct Form {
     /// Where it goes.
     pub(super) action: &'static str,
+    /// Which part of each limit they may use; the usual one if it says none.
+    pub(super) share: Option<f64>,
     /// What it says, but for how far it is.
     pub(super) fields: Vec<(&'static str, String)>,
     /// The page that it is on.
@@ -39,7 +41,9 @@ pub(super) async fn begin(
     let before: usize = typed::number(posted, BEGUN)?.unwrap_or(0);
     let after = posted.get(AFTER).map(parsed).transpose()?;
     let service = pages.service(visitor.tenant());
-    let begun = service.begin_form(of, Everywhere { after }).await?;
+    let begun = service
+        .begin_form(of, Everywhere { after }, form.share)
+        .await?;
     let in_all = before.saturating_add(begun.replays.len());
     match begun.next {
         Some(next) => {

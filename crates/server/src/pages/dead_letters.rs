@@ -6,7 +6,7 @@ use axum::extract::{Path, Query, State};
 use axum::response::{Html, IntoResponse, Redirect, Response};
 use domain::access::Scope;
 use domain::ids::{AttemptId, ReplayId};
-use domain::replay::{ReplaySource, ReplayState};
+use domain::replay::{DEFAULT_SHARE, ReplaySource, ReplayState};
 use engine::ports::{DeadLetterFilter, DeadLetterPosition, Replay};
 use http::Uri;
 use serde::Deserialize;
@@ -169,6 +169,7 @@ pub(super) async fn replay(
     if draft.attempt.is_none() && draft.filter.destination.is_none() {
         let form = begun::Form {
             action: REPLAYS_PART,
+            share: None,
             fields: wanted(&fields).fields(),
             back: PART,
         };
@@ -190,6 +191,7 @@ fn preview_page(
         head: "Dead letters",
         does: Vec::new(),
         part: "more than",
+        share: DEFAULT_SHARE,
         action: REPLAYS_PART,
         fields: wanted.fields(),
         back: PART,

@@ -103,6 +103,8 @@ pub(super) struct Line {
     /// The end of it.
     pub(super) event_end: String,
     pub(super) destination: DestinationId,
+    /// Its name, where attempts of several are listed.
+    pub(super) to: Option<String>,
     pub(super) try_number: u32,
     pub(super) state: String,
     pub(super) tone: &'static str,
@@ -142,6 +144,7 @@ impl From<AttemptView> for Line {
             event: attempt.event.to_string(),
             event_end: words::short(&attempt.event.to_string()),
             destination: attempt.destination,
+            to: None,
             try_number: attempt.try_number,
             state: match attempt.dead_letter {
                 true => "dead letter".to_owned(),

@@ -54,6 +54,8 @@ struct Page {
     is_disabled: bool,
     /// The most that its tier allows of batches; empty for anything.
     batch_ceiling: String,
+    /// And how old events may become.
+    age_ceiling: String,
     /// What is wrong with the form.
     problem: Option<String>,
     /// The catalogue's types, and whether it subscribes to each.
@@ -322,6 +324,7 @@ pub(super) async fn add(State(pages): Asked, visitor: Visitor) -> Result<Html<St
 /// The form of one that is to be added.
 async fn adding(pages: &Pages, visitor: &Visitor, mut form: Form) -> Result<Page, Refused> {
     let service = pages.service(visitor.tenant());
+    let ceiling = service.ceiling().await?;
     let offered = event_types::offered(&service).await?;
     Ok(Page {
         by_link: visitor.is_guest(),
@@ -334,7 +337,8 @@ async fn adding(pages: &Pages, visitor: &Visitor, mut form: Form) -> Result<Page
         certificate: None,
         client: None,
         is_disabled: false,
-        batch_ceiling: super::words::batch_ceiling(&service.ceiling().await?),
+        batch_ceiling: super::words::batch_ceiling(&ceiling),
+        age_ceiling: super::words::age_ceiling(&ceiling),
         problem: None,
     })
 }
@@ -351,9 +355,9 @@ pub(super) async fn create(
     let service = pages.service(visitor.tenant());
     let created = async {
         let delivery = delivery::wanted(&fields)?.unwrap_or_default();
-        // Nothing is made whose batches would be refused once it is there.
-        let batches = &delivery.draft.batches;
-        service.check_new_batches(batches).await?;
+        // Nothing is made whose age or batches would be refused once it is there.
+        let draft = delivery.draft.clone().checked()?;
+        service.check_new_delivery(&draft).await?;
         let created = created(&service, &form, (&fields, &delivery)).await?;
         Ok((created, delivery))
     };
@@ -440,6 +444,7 @@ async fn filled(
             .map(|facts| format!("{} at {}", facts.client_id, facts.token_url)),
         is_disabled: destination.state == DestinationState::Disabled,
         batch_ceiling: super::words::batch_ceiling(&destination.ceiling),
+        age_ceiling: super::words::age_ceiling(&destination.ceiling),
         problem: None,
     })
 }
@@ -476,8 +481,8 @@ async fn saved(
     let has_set = HasSet::of(&edit);
     if let Some(wanted) = &delivery {
         // What comes first would be changed by the time that the store refuses them.
-        let batches = &wanted.draft.batches;
-        service.check_batch_ceiling(id, batches).await?;
+        let draft = wanted.draft.clone().checked()?;
+        service.check_delivery(id, &draft).await?;
     }
     let described = service.change_destination(id, edit).await?;
     let Some(wanted) = delivery else {

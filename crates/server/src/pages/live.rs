@@ -14,10 +14,12 @@ use std::time::Duration;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use domain::ids::TenantId;
+use engine::ports::wanted;
 use http::Uri;
 use serde::Serialize;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior, timeout};
+use tokio_util::sync::CancellationToken;
 
 use super::Pages;
 use super::refused::Refused;
@@ -251,22 +253,21 @@ where
 {
     let looks = pages.0.streams.looks.clone();
     let [home, _shown] = page.tenants;
-    while !looks.is_left(&page, &saying) {
+    while !pages.0.shutdown.is_cancelled() && !looks.is_left(&page, &saying) {
         let (asked, look) = (pages.clone(), Arc::clone(&look));
-        // In a task of its own, which may panic. It ends before another begins:
-        // giving up on it would leave a store in mid-transaction.
-        let looking = tokio::spawn(async move {
+        let looking = async move {
             // Beside the tenant's other readers.
             let _place = asked.service(home).read().await?;
             look(asked).await
-        });
-        let found = tokio::select! {
-            biased;
-            () = pages.0.shutdown.cancelled() => return,
-            found = looking => found,
         };
+        let left = pages.0.shutdown.child_token();
+        let found = while_watched(&saying, &left, looking).await;
+        if left.is_cancelled() {
+            // Whoever has come since is looked for at once.
+            continue;
+        }
         // What cannot be asked now is asked again: the page keeps what it has.
-        if let Ok(Ok(said)) = found
+        if let Some(Ok(said)) = found
             && let Ok(text) = serde_json::to_string(&said)
         {
             saying.send_replace(Some(text.into()));
@@ -279,6 +280,24 @@ where
             () = tokio::time::sleep(every) => {}
         }
     }
+}
+
+/// One look, in a task of its own, which may panic. Once nobody watches, which cancels
+/// `left`, or `left` is cancelled, it ends with the statement it has begun. It is waited
+/// for nevertheless: giving up on it would leave a store in mid-transaction.
+async fn while_watched<T: Send + 'static>(
+    saying: &Saying,
+    left: &CancellationToken,
+    look: impl Future<Output = T> + Send + 'static,
+) -> Option<T> {
+    let mut looking = tokio::spawn(wanted::until(left.clone(), look));
+    tokio::select! {
+        biased;
+        found = &mut looking => return found.ok(),
+        () = left.cancelled() => {}
+        () = saying.closed() => left.cancel(),
+    }
+    looking.await.ok()
 }
 
 /// Tells one browser, until it leaves, its session ends or its time is over.
@@ -410,6 +429,61 @@ mod tests {
             ..page("/one/more")
         };
         assert!(looks.join(anothers, |_, _| {}).is_some());
+    }
+
+    const STATEMENT: Duration = Duration::from_secs(1);
+
+    /// Asks for one thing after another, and says how often.
+    async fn ten_statements() -> u32 {
+        let mut asked = 0;
+        while asked < 10 && wanted::check().is_ok() {
+            tokio::time::sleep(STATEMENT).await;
+            asked += 1;
+        }
+        asked
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_look_that_nobody_watches_begins_nothing_more() {
+        let (saying, said): (Saying, _) = watch::channel(None);
+        let left = CancellationToken::new();
+        let leaves = async move {
+            tokio::time::sleep(STATEMENT * 5 / 2).await;
+            drop(said);
+        };
+        let looked = while_watched(&saying, &left, ten_statements());
+        let (asked, ()) = tokio::join!(looked, leaves);
+        assert_eq!(asked, Some(3), "the one that had begun was the last");
+        assert!(left.is_cancelled(), "it is no look to be told of");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_look_begins_nothing_more_when_the_process_ends() {
+        let (saying, _said): (Saying, _) = watch::channel(None);
+        let shutdown = CancellationToken::new();
+        let ends = async {
+            tokio::time::sleep(STATEMENT * 5 / 2).await;
+            shutdown.cancel();
+        };
+        let left = shutdown.child_token();
+        let looked = while_watched(&saying, &left, ten_statements());
+        let (asked, ()) = tokio::join!(looked, ends);
+        assert_eq!(asked, Some(3));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_look_that_somebody_watches_is_made_whole() {
+        let (saying, _said): (Saying, _) = watch::channel(None);
+        let left = CancellationToken::new();
+        let asked = while_watched(&saying, &left, ten_statements()).await;
+        assert_eq!(asked, Some(10));
+        assert!(!left.is_cancelled());
+        let broken = while_watched(&saying, &left, async { assert!(left_alone()) });
+        assert_eq!(broken.await, None, "what panics ends nothing else");
+    }
+
+    fn left_alone() -> bool {
+        wanted::check().is_err()
     }
 
     /// However many sessions its keys have opened.

@@ -23,6 +23,8 @@ pub(super) struct Question {
     pub(super) does: Vec<String>,
     /// What is said before a number where there are more.
     pub(super) part: &'static str,
+    /// Which part of each limit may be used.
+    pub(super) share: f64,
     /// Where the form goes.
     pub(super) action: &'static str,
     /// What it says.
@@ -39,6 +41,8 @@ struct Page {
     question: Question,
     count: String,
     is_all: bool,
+    /// Which part of each limit, in words.
+    share: String,
     takes: String,
     each: Vec<Previewed>,
     /// And so many more destinations; 0 for none.
@@ -67,6 +71,17 @@ pub(super) fn takes_in_all(preview: &ReplayPreview) -> String {
     format!("{least}about {}", takes(preview.takes))
 }
 
+/// A part of a limit: `half`, `30 %`, `all`.
+pub(super) fn part(share: f64) -> String {
+    let percent = share * 100.0;
+    match format!("{percent:.0}").as_str() {
+        "0" => "less than 1 %".to_owned(),
+        "50" => "half".to_owned(),
+        "100" => "all".to_owned(),
+        percent => format!("{percent} %"),
+    }
+}
+
 /// How long it takes.
 fn takes(takes: Option<Duration>) -> String {
     takes.map_or("for ever: its limit is 0".to_owned(), words::span)
@@ -87,6 +102,7 @@ pub(super) fn page(
     });
     rendered(&Page {
         frame,
+        share: part(question.share),
         question,
         count,
         is_all: preview.is_all,
@@ -94,4 +110,15 @@ pub(super) fn page(
         each: each.collect(),
         further: preview.further,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_is_said_in_words() {
+        let said = [0.001, 0.07, 0.3, 0.5, 1.0].map(part);
+        assert_eq!(said, ["less than 1 %", "7 %", "30 %", "half", "all"]);
+    }
 }

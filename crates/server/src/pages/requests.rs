@@ -24,6 +24,9 @@ use crate::service::LimitsChange;
 
 const PART: &str = "/dashboard/requests";
 
+/// Requests on a page.
+const LINES: u32 = 100;
+
 /// What larger batches are asked for by, and its label.
 const BATCHES: [(&str, &str); 2] = [
     ("batch_events", "events in one request"),
@@ -61,14 +64,17 @@ struct Form {
 struct Page {
     frame: Frame,
     lines: Vec<Line>,
+    /// Where the older ones begin.
+    next: Option<String>,
     form: Option<Form>,
 }
 
-/// What the form asks for.
+/// What the form asks for, and which page of the list it is below.
 #[derive(Debug, Deserialize)]
 pub(super) struct Asks {
     /// Larger batches of this destination.
     destination: Option<String>,
+    before: Option<String>,
 }
 
 /// An operator's are everybody's.
@@ -78,12 +84,13 @@ pub(super) async fn list(
     Query(asks): Query<Asks>,
 ) -> Result<Html<String>, Refused> {
     let service = pages.service(visitor.tenant());
-    let requests = match visitor.is_operator() {
-        true => service.all_limit_requests().await?,
-        false => service.limit_requests().await?,
+    let before = asks.before.as_deref();
+    let found = match visitor.is_operator() {
+        true => service.all_limit_requests(before, LINES).await?,
+        false => service.limit_requests(before, LINES).await?,
     };
     let (mut lines, mut tenants) = (Vec::new(), HashMap::new());
-    for request in requests {
+    for request in found.requests {
         let tenant = match tenants.get(&request.tenant) {
             Some(known) => Tenant::clone(known),
             None => {
@@ -108,6 +115,7 @@ pub(super) async fn list(
         frame: Frame::of(&pages, &visitor, ("Requests", PART)).await?,
         form: form(&pages, &visitor, asks.destination.as_deref()).await?,
         lines,
+        next: found.next,
     })
 }
 

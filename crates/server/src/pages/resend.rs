@@ -8,6 +8,7 @@ use axum::response::{IntoResponse, Response};
 use domain::access::Scope;
 use domain::attempt::{AttemptState, UnknownAttemptState};
 use domain::ids::EventId;
+use domain::replay::DEFAULT_SHARE;
 use engine::ports::{Destination, ResentEvents};
 
 use super::destination::parsed;
@@ -16,10 +17,11 @@ use super::frame::Frame;
 use super::refused::Refused;
 use super::sure::{self, Question};
 use super::visitor::{Fields, Posted};
-use super::{Asked, Pages, begun, replay_preview, searched};
-use crate::service::{OfAll, ReplayPreview, rules};
+use super::{Asked, Pages, begun, replay_preview, searched, typed, words};
+use crate::service::{OfAll, ReplayPreview};
 
-/// How far back `what it has missed` may go: what it is called, and in hours.
+/// How far back `what it has missed` goes, where no time is typed: what that is called, and
+/// in hours.
 pub(super) const SPANS: [(&str, u32); 4] =
     [("hour", 1), ("six hours", 6), ("day", 24), ("week", 168)];
 
@@ -81,17 +83,16 @@ pub(super) fn ends() -> Vec<&'static str> {
 
 const EVERYWHERE: &str = "/dashboard/events/resend";
 
-/// From when on, once that was counted: `hours` would mean another time by then.
-const SINCE: &str = "since";
-
 /// Which of those that it has missed, where not all of them are meant.
 const SOME: [&str; 4] = ["type", "status", "state", "text"];
 
-/// What was missed lately, of all that or of some.
+/// What was missed in a time, of all that or of some.
 struct Missed {
-    /// How far back, in words and in hours.
-    span: (&'static str, u32),
+    /// Of which time, in words: `of the last day`.
+    when: String,
     which: ResentEvents,
+    /// Which part of each limit it may use; the usual one if that is not said.
+    share: Option<f64>,
     /// What the form says beside that.
     some: Vec<(&'static str, String)>,
 }
@@ -99,45 +100,56 @@ struct Missed {
 impl Missed {
     /// As the form says.
     async fn of(pages: &Pages, fields: &Fields) -> Result<Self, Refused> {
-        let (words, hours) = span(fields)?;
-        let since = match fields.get(SINCE) {
-            Some(text) => {
-                rules::time(text).ok_or_else(|| Refused::invalid("since: must be a time"))?
-            }
+        let (since, when) = match searched::time("since", fields.text("since"))? {
+            Some(since) => (since, format!("since {}", words::time(since))),
             None => {
+                let (words, hours) = span(fields)?;
                 let now = pages.0.overview.now().await?;
-                now - Duration::from_secs(u64::from(hours) * 3_600)
+                let since = now - Duration::from_secs(u64::from(hours) * 3_600);
+                (since, format!("of the last {words}"))
             }
         };
+        let until = searched::time("until", fields.text("until"))?;
+        let before = until.map(|until| format!(" and before {}", words::time(until)));
         let owned = |name| fields.get(name).map(str::to_owned);
         let state = fields.get("state").map(str::parse).transpose();
         let which = ResentEvents {
             since,
-            until: None,
+            until,
             event_type: owned("type"),
             state: state.map_err(|_unknown: UnknownAttemptState| {
                 Refused::invalid("state: no such state")
             })?,
             status: searched::status(fields.text("status"))?,
             text: owned("text"),
-            only_missed: true,
+            only_missed: fields.get("delivered").is_none(),
         };
         let some = SOME
             .into_iter()
             .filter_map(|name| Some((name, owned(name)?)));
         Ok(Self {
-            span: (words, hours),
+            when: when + &before.unwrap_or_default(),
             which,
+            share: typed::decimal(fields, "share")?,
             some: some.collect(),
         })
     }
 
+    /// The part of each limit that it may use.
+    fn share(&self) -> f64 {
+        self.share.unwrap_or(DEFAULT_SHARE)
+    }
+
     /// What sending it does, a sentence each. `to` names who gets it.
     fn does(&self, to: &str) -> Vec<String> {
-        let (words, _) = self.span;
+        let which = match self.which.only_missed {
+            true => "and of which no delivery succeeded,",
+            false => "delivered or not,",
+        };
+        let (when, part) = (&self.when, replay_preview::part(self.share()));
         let mut does = vec![format!(
-            "Events of the last {words} that {to} subscribes to, or that were for it, and of \
-             which no delivery succeeded, are sent again at half of its limit."
+            "Events {when} that {to} subscribes to, or that were for it, {which} are sent again \
+             at {part} of its limit."
         )];
         if !self.some.is_empty() {
             let said = self
@@ -151,18 +163,26 @@ impl Missed {
         does
     }
 
-    /// The form again, for just those that it was about.
+    /// The form again, for just those that it was about: of a time that was counted, so
+    /// many hours back would be another by then.
     fn fields(&self) -> Vec<(&'static str, String)> {
-        let (_, hours) = self.span;
-        let span = vec![
-            ("hours", hours.to_string()),
-            (SINCE, self.which.since.as_micros().to_string()),
-        ];
-        [span, self.some.clone()].concat()
+        let until = self.which.until.map(words::iso);
+        let delivered = (!self.which.only_missed).then(|| "yes".to_owned());
+        let share = self.share.map(|share| share.to_string());
+        let said = [("until", until), ("delivered", delivered), ("share", share)];
+        let said = said
+            .into_iter()
+            .filter_map(|(name, text)| Some((name, text?)));
+        let since = ("since", words::iso(self.which.since));
+        [since]
+            .into_iter()
+            .chain(said)
+            .chain(self.some.iter().cloned())
+            .collect()
     }
 }
 
-/// Sends to a destination what it has missed lately.
+/// Sends to a destination what it has missed.
 pub(super) async fn missed(
     State(pages): Asked,
     Path(id): Path<String>,
@@ -178,15 +198,17 @@ pub(super) async fn missed(
         let visitor = visitor.reading(&pages).await?;
         service.check_resend(&missed.which).await?;
         let destination = service.destination(id).await?.destination;
-        let preview = service.resend_preview(Some(id), &missed.which, None);
+        let preview = service.resend_preview(Some(id), &missed.which, missed.share);
         let question = resending_missed(&destination, &missed, &preview.await?);
         return sure::ask(&pages, &visitor, "/dashboard", question).await;
     }
-    let replay = service.resend_events(id, missed.which, None).await?;
+    let replay = service
+        .resend_events(id, missed.which, missed.share)
+        .await?;
     Ok(begun::to(&[replay]))
 }
 
-/// Sends to all destinations what each of them has missed lately.
+/// Sends to all destinations what each of them has missed.
 pub(super) async fn everywhere(
     State(pages): Asked,
     Posted {
@@ -198,6 +220,7 @@ pub(super) async fn everywhere(
     if sure::is_sure(&fields) {
         let form = begun::Form {
             action: EVERYWHERE,
+            share: missed.share,
             fields: missed.fields(),
             back: EVENTS,
         };
@@ -207,7 +230,8 @@ pub(super) async fn everywhere(
     let service = pages.service(visitor.tenant());
     let visitor = visitor.reading(&pages).await?;
     service.check_resend(&missed.which).await?;
-    let preview = service.resend_preview(None, &missed.which, None).await?;
+    let preview = service.resend_preview(None, &missed.which, missed.share);
+    let preview = preview.await?;
     let mut does = missed.does("a destination");
     does.push("Disabled destinations are left out.".to_owned());
     let question = replay_preview::Question {
@@ -216,6 +240,7 @@ pub(super) async fn everywhere(
         head: "Deliveries",
         does,
         part: "at least",
+        share: missed.share(),
         action: EVERYWHERE,
         fields: missed.fields(),
         back: EVENTS,

@@ -38,12 +38,13 @@ const OF_A_TENANT: [(&str, &str); 3] = [
     ("tenant_max_destinations", "destinations"),
 ];
 
-const CEILING: [(&str, &str); 5] = [
+const CEILING: [(&str, &str); 6] = [
     ("ceiling_per_second", "a second, in the long run"),
     ("ceiling_at_once", "at one instant"),
     ("ceiling_max_in_flight", "in flight at once"),
     ("ceiling_batch_events", "events in one request"),
     ("ceiling_batch_bytes", "bytes in one request"),
+    ("ceiling_age_seconds", "age of an event, in seconds"),
 ];
 
 /// A tier in the list.
@@ -60,6 +61,7 @@ impl From<Tier> for Line {
         let parts = [
             words::ceiling(&tier.ceiling),
             words::batch_ceiling(&tier.ceiling),
+            words::age_ceiling(&tier.ceiling),
         ];
         let said: Vec<_> = parts.into_iter().filter(|part| !part.is_empty()).collect();
         let most = said.join(", ");
@@ -161,6 +163,7 @@ fn values(tier: &Tier) -> Fields {
         ("ceiling_max_in_flight", shown(most.max_in_flight)),
         ("ceiling_batch_events", shown(most.batch_events)),
         ("ceiling_batch_bytes", shown(most.batch_bytes)),
+        ("ceiling_age_seconds", shown(most.age_seconds)),
     ];
     let unlimited = limits.unlimited.then(|| ("unlimited", "yes".to_owned()));
     numbers.into_iter().chain(unlimited).collect()
@@ -255,6 +258,7 @@ fn wanted(fields: &Fields, (name, now): (&str, &LimitSettings)) -> Result<Tier, 
             max_in_flight: typed::number(fields, "ceiling_max_in_flight")?,
             batch_events: typed::number(fields, "ceiling_batch_events")?,
             batch_bytes: typed::number(fields, "ceiling_batch_bytes")?,
+            age_seconds: typed::number(fields, "ceiling_age_seconds")?,
         },
     })
 }
@@ -384,6 +388,7 @@ async fn changed(pages: &Pages, now: &Tier, wanted: &Tier) -> Result<(), Refused
             max_in_flight: Some(wanted.ceiling.max_in_flight),
             batch_events: Some(wanted.ceiling.batch_events),
             batch_bytes: Some(wanted.ceiling.batch_bytes),
+            age_seconds: Some(wanted.ceiling.age_seconds),
         },
     };
     let tenancy = pages.0.app.tenancy();

@@ -27,7 +27,7 @@ use subtle::ConstantTimeEq;
 
 use super::guest::{Guest, is_guest, is_in_frame};
 use super::refused::Refused;
-use super::{Late, MAX_STRANGERS_FORM_BYTES, Pages, max_form_bytes};
+use super::{Late, MAX_STRANGERS_FORM_BYTES, Pages, bounds, max_form_bytes};
 use crate::access::key::{digest, hex};
 use crate::api::body;
 use crate::service::ServiceError;
@@ -320,8 +320,7 @@ async fn form_of(
     };
     let read = body::form(&pages.0.app, request, tenant, most).await;
     let read = read.map_err(Refused::from)?;
-    let fields = url::form_urlencoded::parse(&read.bytes).into_owned();
-    Ok((Fields(fields.collect()), read.room))
+    Ok((Fields(bounds::read(&read.bytes)?), read.room))
 }
 
 fn is_ours(headers: &HeaderMap) -> bool {

@@ -182,6 +182,14 @@ pub(super) fn batch_ceiling(ceiling: &Ceiling) -> String {
     }
 }
 
+/// The same of how old events may become: `events of up to 3 d 4 h`.
+pub(super) fn age_ceiling(ceiling: &Ceiling) -> String {
+    let most = ceiling.age_in_force(None);
+    most.map_or_else(String::new, |most| {
+        format!("events of up to {}", span(most))
+    })
+}
+
 /// A name, as it stands in a path.
 pub(super) fn in_path(name: &str) -> String {
     let encoded: String = url::form_urlencoded::byte_serialize(name.as_bytes()).collect();

@@ -119,10 +119,12 @@ impl Ready {
 /// Dials everything; where people read, with connections of their own for it.
 async fn connect(config: &RoleConfig) -> anyhow::Result<Parts> {
     let (schedule, queue) = (&config.schedule, config.queue.as_ref());
+    let places = config.worker.map(|worker| worker.worker_places);
+    let target = (&config.target, places);
     if config.api.is_none() {
-        return Parts::connect(&config.store, schedule, queue, &config.target).await;
+        return Parts::connect(&config.store, schedule, queue, target).await;
     }
     let [store, reading] = config.store.divided();
-    let parts = Parts::connect(&store, schedule, queue, &config.target).await?;
+    let parts = Parts::connect(&store, schedule, queue, target).await?;
     parts.read_apart(&reading).await
 }

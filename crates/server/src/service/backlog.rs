@@ -89,6 +89,7 @@ impl Service {
         max_age_ms: Option<u64>,
     ) -> Result<RetryRules, ServiceError> {
         let rules = delivery::rules(policy, max_age_ms)?;
+        self.check_age_ceiling(id, rules.max_age).await?;
         (self.backlog())
             .set_retry_rules(self.tenant, id, &rules)
             .await?;

@@ -1,15 +1,18 @@
 //! The ceiling of what a tenant sets: what is above it is asked for, and granted or not.
 
+use std::time::Duration;
+
 use domain::batch::{self, BatchSettings};
 use domain::ceiling::{Ceiling, Excess, LargerBatches, Setter};
 use domain::ids::{DestinationId, TenantId};
 use domain::policy::LimitSettings;
 use engine::ports::{
-    DEFAULT_TENANT, Destination, LimitRequest, LimitRequestState, NewDestinationsRequest,
-    NewLimitRequest, OtherLimits,
+    DEFAULT_TENANT, Destination, LimitRequest, LimitRequestPosition, LimitRequestState,
+    NewDestinationsRequest, NewLimitRequest, OtherLimits, RetryRules,
 };
 use uuid::Uuid;
 
+use super::compliance::bounded;
 use super::limits::validate;
 use super::rules::{self, Lines};
 use super::tenancy::{bound, within};
@@ -23,6 +26,9 @@ pub const MAX_LIMIT_REQUESTS: u32 = 200;
 
 /// What to do about what is above a ceiling.
 const ASK: &str = "of the tenant's tier: ask for it with a limit request";
+
+/// Whose ceiling it is, where nobody is granted more.
+const OF_TIER: &str = "of the tenant's tier";
 
 /// Who sets what a tenant's keys and resources do. The first tenant is the installation's
 /// own, and so are they.
@@ -50,6 +56,12 @@ fn check_batches(ceiling: &Ceiling, batches: &BatchSettings) -> Result<(), Servi
     })
 }
 
+/// The same of how old events may become, which nobody is granted more of.
+fn check_age(ceiling: &Ceiling, max_age: Option<Duration>) -> Result<(), ServiceError> {
+    (ceiling.check_age(max_age))
+        .map_err(|excess| ServiceError::invalid("max_age_ms", format!("{excess} {OF_TIER}")))
+}
+
 /// What a ceiling is of, in these limits. Where no shape is set it is the usual one, as a
 /// form says it.
 fn of_a_ceiling(limits: &LimitSettings) -> LimitSettings {
@@ -60,6 +72,40 @@ fn of_a_ceiling(limits: &LimitSettings) -> LimitSettings {
         count: None,
         ..*limits
     }
+}
+
+/// A page of requests.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct LimitRequestPage {
+    /// Those first that wait for a decision, and then the newest.
+    pub requests: Vec<LimitRequest>,
+    /// Where to go on, as a word; `None` on the last.
+    pub next: Option<String>,
+}
+
+/// How a section of the list is called where a page goes on in it.
+const SECTIONS: [(&str, bool); 2] = [("open", true), ("decided", false)];
+
+fn position_text(position: LimitRequestPosition) -> String {
+    let section = SECTIONS.iter().find(|(_, is)| *is == position.is_open);
+    let section = section.map_or("", |(word, _)| word);
+    let at = position.created_at.as_micros();
+    format!("{section}:{at}:{}", position.id)
+}
+
+fn position(text: &str) -> Result<LimitRequestPosition, ServiceError> {
+    let parsed = || {
+        let (section, rest) = text.split_once(':')?;
+        let (at, id) = rest.split_once(':')?;
+        let (_, is_open) = SECTIONS.into_iter().find(|(word, _)| *word == section)?;
+        Some(LimitRequestPosition {
+            is_open,
+            created_at: rules::time(at)?,
+            id: id.parse().ok()?,
+        })
+    };
+    let problem = "must be the next of the page before";
+    parsed().ok_or_else(|| ServiceError::invalid("before", problem))
 }
 
 impl Service {
@@ -115,9 +161,41 @@ impl Service {
         }
     }
 
-    /// Refuses batches that no new destination of the tenant may have.
-    pub async fn check_new_batches(&self, batches: &BatchSettings) -> Result<(), ServiceError> {
-        check_batches(&self.ceiling().await?, batches)
+    /// Refuses events that may become older than the destination's ceiling. The age that it
+    /// has stays.
+    pub async fn check_age_ceiling(
+        &self,
+        id: DestinationId,
+        max_age: Option<Duration>,
+    ) -> Result<(), ServiceError> {
+        let ceiling = self.catalog.destination(self.tenant, id).await?.ceiling;
+        let Err(refused) = check_age(&ceiling, max_age) else {
+            return Ok(());
+        };
+        match self.retry_rules(id).await?.max_age == max_age {
+            true => Ok(()),
+            false => Err(refused),
+        }
+    }
+
+    /// Refuses batches and an age that no new destination of the tenant may have.
+    pub async fn check_new_delivery(
+        &self,
+        (rules, batches): &(RetryRules, BatchSettings),
+    ) -> Result<(), ServiceError> {
+        let ceiling = self.ceiling().await?;
+        check_age(&ceiling, rules.max_age)?;
+        check_batches(&ceiling, batches)
+    }
+
+    /// Refuses those that the destination may not have.
+    pub async fn check_delivery(
+        &self,
+        id: DestinationId,
+        (rules, batches): &(RetryRules, BatchSettings),
+    ) -> Result<(), ServiceError> {
+        self.check_age_ceiling(id, rules.max_age).await?;
+        self.check_batch_ceiling(id, batches).await
     }
 
     /// What a new destination of the tenant may have.
@@ -196,21 +274,40 @@ impl Service {
         Ok(self.requests.limit_request(open).await?)
     }
 
-    /// The tenant's requests, those first that wait for a decision.
-    pub async fn limit_requests(&self) -> Result<Vec<LimitRequest>, ServiceError> {
-        let whose = Some(self.tenant);
-        Ok(self
-            .requests
-            .limit_requests(whose, MAX_LIMIT_REQUESTS)
-            .await?)
+    /// A page of the tenant's requests, those first that wait for a decision. `before` is the
+    /// `next` of the page before it.
+    pub async fn limit_requests(
+        &self,
+        before: Option<&str>,
+        limit: u32,
+    ) -> Result<LimitRequestPage, ServiceError> {
+        self.requests_of(Some(self.tenant), before, limit).await
     }
 
-    /// Everybody's, for operators.
-    pub async fn all_limit_requests(&self) -> Result<Vec<LimitRequest>, ServiceError> {
-        Ok(self
-            .requests
-            .limit_requests(None, MAX_LIMIT_REQUESTS)
-            .await?)
+    /// A page of everybody's, for operators.
+    pub async fn all_limit_requests(
+        &self,
+        before: Option<&str>,
+        limit: u32,
+    ) -> Result<LimitRequestPage, ServiceError> {
+        self.requests_of(None, before, limit).await
+    }
+
+    async fn requests_of(
+        &self,
+        tenant: Option<TenantId>,
+        before: Option<&str>,
+        limit: u32,
+    ) -> Result<LimitRequestPage, ServiceError> {
+        bounded("limit", limit, 1, MAX_LIMIT_REQUESTS)?;
+        let before = before.map(position).transpose()?;
+        let found = self.requests.limit_requests(tenant, before, limit).await?;
+        let is_full = found.len() >= limit as usize;
+        let last = found.last().filter(|_| is_full);
+        Ok(LimitRequestPage {
+            next: last.map(|last| position_text(last.position())),
+            requests: found,
+        })
     }
 
     /// Sets a destination's limits whatever its ceiling says, for an operator: the
@@ -250,5 +347,28 @@ impl Service {
             None => tracing::info!(%tenant, event = "limits_decided", state, "a number decided on"),
         }
         Ok(decided)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use domain::time::Timestamp;
+
+    use super::*;
+
+    #[test]
+    fn a_page_goes_on_where_its_word_says() {
+        for is_open in [true, false] {
+            let at = LimitRequestPosition {
+                is_open,
+                created_at: Timestamp::from_millis(1_795_000_000_000),
+                id: Uuid::from_u128(7),
+            };
+            assert_eq!(position(&position_text(at)), Ok(at));
+        }
+        for wrong in ["", "open", "open:1", "open:x:1", "shut:1:2", "open:1:2"] {
+            let refused = position(wrong).unwrap_err();
+            assert!(refused.is_of("before"), "{wrong}: {refused}");
+        }
     }
 }

@@ -175,7 +175,7 @@ impl Service {
     }
 }
 
-fn bounded(field: &str, value: u32, least: u32, most: u32) -> Result<(), ServiceError> {
+pub(super) fn bounded(field: &str, value: u32, least: u32, most: u32) -> Result<(), ServiceError> {
     match (least..=most).contains(&value) {
         true => Ok(()),
         false => {

@@ -63,8 +63,9 @@ impl Service {
         draft: DeliveryDraft,
     ) -> Result<(), ServiceError> {
         let max_age_ms = draft.max_age_ms;
-        let (rules, batches) = draft.checked()?;
-        self.check_batch_ceiling(id, &batches).await?;
+        let wanted = draft.checked()?;
+        self.check_delivery(id, &wanted).await?;
+        let (rules, batches) = wanted;
         let (now, batches_now) = (self.retry_rules(id).await?, self.batches(id).await?);
         let batches_first = batches.validate(now.max_age).is_ok();
         let other_batches = batches != batches_now;

@@ -5,7 +5,6 @@
 use std::time::Duration;
 
 use domain::ids::DestinationId;
-use domain::replay::DEFAULT_SHARE;
 use engine::ports::{DeadLetterFilter, DestinationPage, Replay, ResentEvents, Which};
 use tokio::time::Instant;
 
@@ -69,7 +68,9 @@ impl Service {
         &self,
         of: OfAll<'_>,
         Everywhere { after }: Everywhere,
+        share: Option<f64>,
     ) -> Result<BegunReplays, ServiceError> {
+        let share = checked_share(share)?;
         of.check()?;
         let until = Instant::now() + BEGINS_FOR;
         let mut begun = BegunReplays {
@@ -77,7 +78,7 @@ impl Service {
             next: after,
         };
         for part in 0..PARTS_OF_A_FORM {
-            let (until, wanted) = ((until, part == 0), (of, DEFAULT_SHARE));
+            let (until, wanted) = ((until, part == 0), (of, share));
             match self.begin_until(until, begun.next, wanted).await {
                 Ok(part) => {
                     begun.replays.extend(part.replays);

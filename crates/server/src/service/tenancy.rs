@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use domain::access::{KeyId, Scope, Scopes};
 use domain::batch;
-use domain::ceiling::Ceiling;
+use domain::ceiling::{Ceiling, MAX_AGE_SECONDS};
 use domain::external_id::ExternalId;
 use domain::ids::TenantId;
 use engine::ports::{
@@ -87,6 +87,7 @@ pub struct CeilingChange {
     pub max_in_flight: Option<Option<u32>>,
     pub batch_events: Option<Option<u32>>,
     pub batch_bytes: Option<Option<u32>>,
+    pub age_seconds: Option<Option<u32>>,
 }
 
 impl CeilingChange {
@@ -97,6 +98,7 @@ impl CeilingChange {
         max_in_flight: Some(None),
         batch_events: Some(None),
         batch_bytes: Some(None),
+        age_seconds: Some(None),
     };
 
     fn applied_to(&self, now: Ceiling) -> Ceiling {
@@ -106,6 +108,7 @@ impl CeilingChange {
             max_in_flight: self.max_in_flight.unwrap_or(now.max_in_flight),
             batch_events: self.batch_events.unwrap_or(now.batch_events),
             batch_bytes: self.batch_bytes.unwrap_or(now.batch_bytes),
+            age_seconds: self.age_seconds.unwrap_or(now.age_seconds),
         }
     }
 }
@@ -358,6 +361,7 @@ fn possible(ceiling: &Ceiling) -> Result<(), ServiceError> {
         batch::MAX_EVENTS,
     )?;
     within("ceiling.batch_bytes", ceiling.batch_bytes, batch::MAX_BYTES)?;
+    within("ceiling.age_seconds", ceiling.age_seconds, MAX_AGE_SECONDS)?;
     match ceiling.per_second {
         Some(most) if !(most > 0.0 && most <= f64::from(MAX_BOUND)) => {
             let problem = format!("must be above 0, and at most {MAX_BOUND}");

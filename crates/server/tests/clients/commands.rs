@@ -1,20 +1,33 @@
 //! What the command line prints and says, against a real server.
 
-use std::process::{Command, Output};
+use std::io::{BufRead, BufReader};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json as body};
+use server::receiver::{Behaviour, Receiver};
+use tokio::time::Instant;
 
 use crate::site::{KEY, Site};
 
-fn paceline(site: &Site, key: &str, arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_paceline"))
+/// As long as a slow machine may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn command(site: &Site, key: &str, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_paceline"));
+    command
         .current_dir(site.folder.path())
         .env_clear()
         .env("PACELINE_URL", site.url())
         .env("PACELINE_API_KEY", key)
-        .args(arguments)
-        .output()
-        .unwrap()
+        .args(arguments);
+    command
+}
+
+fn paceline(site: &Site, key: &str, arguments: &[&str]) -> Output {
+    command(site, key, arguments).output().unwrap()
 }
 
 #[track_caller]
@@ -208,6 +221,8 @@ fn a_request_is_for_a_destination_or_for_a_number_of_them() {
     assert_eq!(larger["destination_id"], made["id"]);
     let batches = [&larger["batch_events"], &larger["batch_bytes"]];
     assert_eq!(batches, [60, 500_000], "{larger}");
+    let listed = json(&site, &["limit-request", "list", "--limit", "1"]);
+    assert_eq!(listed["limit_requests"].as_array().unwrap().len(), 1);
     let listed = paceline(&site, KEY, &["limit-request", "list"]);
     let listed = String::from_utf8(listed.stdout).unwrap();
     for said in ["20000 destinations", "60 events, 500000 bytes"] {
@@ -231,4 +246,166 @@ fn a_request_is_for_a_destination_or_for_a_number_of_them() {
         assert!(!refused.status.success(), "{arguments:?}");
         assert!(said.contains(problem), "{arguments:?}: {said}");
     }
+}
+
+/// A destination to which nothing is sent yet; its id.
+fn paused(site: &Site) -> String {
+    let endpoint = "http://127.0.0.1:9/";
+    let made = json(site, &["destination", "create", endpoint]);
+    json(site, &["destination", "pause", id(&made)]);
+    id(&made).to_owned()
+}
+
+/// As it was sent; but for what the catalogue hides, and for nobody who may not read it.
+#[test]
+fn what_an_event_carries_is_printed_byte_for_byte() {
+    let site = Site::start();
+    let to = paused(&site);
+    let send = |more: &[&str]| {
+        let send = ["event", "send", "--destination", &to, "--type"];
+        id(&json(&site, &[&send[..], more].concat())).to_owned()
+    };
+    let payload = |key: &str, event: &str| {
+        let output = paceline(&site, key, &["event", "payload", event]);
+        let said = String::from_utf8(output.stderr).unwrap();
+        (output.status.code(), output.stdout, said)
+    };
+    let spaced = r#"{"card":  "4711", "total": 1.50}"#;
+    let paid = send(&["order.paid", spaced]);
+    let text = send(&["order.paid", "4711", "--content-type", "text/plain"]);
+    let whole = (Some(0), spaced.as_bytes().to_vec(), String::new());
+    assert_eq!(payload(KEY, &paid), whole);
+    let told = json(&site, &["event", "payload", &text]);
+    let carries = (&told["content_type"], &told["shown"]);
+    assert_eq!(carries, (&body!("text/plain"), &body!("all")), "{told}");
+
+    let hides = body!({"name": "order.paid", "redact": ["/card"]});
+    site.post("/v1/event-types", &hides);
+    let hidden = spaced.replace("\"4711\"", "\"[redacted]\"");
+    assert_eq!(payload(KEY, &paid).1, hidden.as_bytes());
+    // Bytes that are JSON are redacted whatever they are called: a number has no card.
+    assert_eq!(payload(KEY, &text).1, b"4711");
+    let raw = send(&["order.paid", "no JSON", "--content-type", "text/plain"]);
+    let (code, printed, said) = payload(KEY, &raw);
+    assert_eq!((code, &printed[..]), (Some(1), &b""[..]), "{said}");
+    assert!(said.contains("its payload is not shown"), "{said}");
+    let (code, _, said) = payload(&site.tenants_key(), &paid);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("read-payloads"), "{said}");
+}
+
+/// Waits until the first attempt of an event is so.
+async fn until(site: &Site, event: &str, state: &str) {
+    let began = Instant::now();
+    loop {
+        let shown = json(site, &["event", "show", event]);
+        if shown["attempts"][0]["state"] == state {
+            return;
+        }
+        assert!(began.elapsed() < PATIENCE, "{shown}");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+/// Whatever became of it, once somebody is sure; not while it waits.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_event_is_resent_to_all_where_it_was_or_to_one() {
+    let site = Site::start();
+    let receiver = Receiver::start(Behaviour::ACCEPT, 100).await.unwrap();
+    let create = |number: u32, name: &str| {
+        let url = receiver.url(number);
+        let made = json(&site, &["destination", "create", &url, "--name", name]);
+        id(&made).to_owned()
+    };
+    let (first, second) = (create(1, "first"), create(2, "second"));
+    let send = ["event", "send", "--destination", &first, "1"];
+    let event = id(&json(&site, &send)).to_owned();
+    let arrived = async |total: u64| {
+        let all = tokio::time::timeout(PATIENCE, receiver.wait_for(total));
+        all.await.unwrap();
+    };
+    arrived(1).await;
+    until(&site, &event, "succeeded").await;
+
+    let unsure = paceline(&site, KEY, &["event", "resend", &event]);
+    let said = String::from_utf8_lossy(&unsure.stderr);
+    assert!(!unsure.status.success() && said.contains("--yes"), "{said}");
+    let resend = ["event", "resend", "--yes", &event];
+    let begun = |more: &[&str]| json(&site, &[&resend[..], more].concat())["replays"].clone();
+    let all = begun(&[]);
+    let told = (all.as_array().unwrap().len(), &all[0]["destination_id"]);
+    assert_eq!(told, (1, &body!(first)), "{all}");
+    arrived(2).await;
+    let other = begun(&["--destination", "second", "--share", "1"]);
+    let told = (&other[0]["destination_id"], &other[0]["share"]);
+    assert_eq!(told, (&body!(second), &body!(1.0)), "{other}");
+    arrived(3).await;
+    let record = receiver.record();
+    let to_second = record.arrivals.iter().filter(|one| one.destination == 2);
+    assert_eq!(to_second.count(), 1);
+
+    let to = paused(&site);
+    let waits = json(&site, &["event", "send", "--destination", &to, "1"]);
+    let refused = paceline(&site, KEY, &["event", "resend", "--yes", id(&waits)]);
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success(), "{said}");
+    assert!(said.contains("it waits there still"), "{said}");
+}
+
+/// Ends it, even if the test fails.
+struct Ends(Child);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The lines as they come.
+fn lines(stdout: ChildStdout) -> mpsc::Receiver<String> {
+    let (seen, lines) = mpsc::channel();
+    thread::spawn(move || {
+        let printed = BufReader::new(stdout).lines().map_while(Result::ok);
+        printed.map(|line| seen.send(line)).all(|sent| sent.is_ok())
+    });
+    lines
+}
+
+/// What comes from then on, of the type that is asked for; until it is interrupted.
+#[test]
+fn new_events_are_printed_as_they_come() {
+    let site = Site::start();
+    let to = paused(&site);
+    let send = |of: &str| {
+        let send = ["event", "send", "--destination", &to, "--type", of, "1"];
+        id(&json(&site, &send)).to_owned()
+    };
+    let old = send("order.paid");
+    let tail = ["event", "tail", "--type", "order.paid", "--output", "json"];
+    let tail = command(&site, KEY, &tail)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    let mut tail = Ends(tail.unwrap());
+    let printed = lines(tail.0.stdout.take().unwrap());
+    let mut said = BufReader::new(tail.0.stderr.take().unwrap()).lines();
+    let begins = |line: &String| line.contains("Ctrl-C ends");
+    let begun = said.by_ref().map_while(Result::ok).find(begins);
+    assert!(begun.is_some(), "it ended before it began");
+
+    send("order.sent");
+    let new = [send("order.paid"), send("order.paid")];
+    let seen = [(); 2].map(|()| {
+        let line = printed.recv_timeout(PATIENCE).unwrap();
+        let event: Value = serde_json::from_str(&line).unwrap();
+        assert_eq!(event["type"], "order.paid", "{line}");
+        id(&event).to_owned()
+    });
+    assert_eq!(seen, new, "and not {old}");
+    let interrupt = format!("kill -INT {}", tail.0.id());
+    let interrupt = Command::new("sh").args(["-c", &interrupt]).status();
+    assert!(interrupt.unwrap().success());
+    assert!(tail.0.wait().unwrap().success(), "it ends well");
+    assert_eq!(printed.recv_timeout(PATIENCE).ok(), None, "no more of them");
 }

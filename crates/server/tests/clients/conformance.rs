@@ -1,7 +1,8 @@
 //! The server does what its description says: schemathesis finds no violation.
 //!
 //! Needs it: the path in `PACELINE_TEST_SCHEMATHESIS` (`scripts/test` sets it),
-//! or else what `scripts/tool` installs.
+//! or else what `scripts/tool` installs; and for what is asked over a database
+//! PACELINE_TEST_DATABASE_URL, as `scripts/with-servers` sets it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::env;
@@ -10,6 +11,7 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
+use crate::scratch::Scratch;
 use crate::seeds;
 use crate::site::{KEY, Site, done, root};
 
@@ -129,10 +131,20 @@ fn the_server_does_what_its_description_says_to_a_tenant() {
 /// examples: so that what is answered to those who succeed is held to the description too.
 #[test]
 fn each_operation_succeeds_as_it_is_described() {
-    let site = Site::start();
-    let seeds = seeds::planted(&site, None);
-    let answered = conforms(&site, "seeded.toml", &seeds);
-    assert_eq!(answered.without(&site, is_success), LEFT_OUT);
+    all_succeed(&Site::start());
+}
+
+/// What the other store answers is held to the same description.
+#[tokio::test(flavor = "multi_thread")]
+async fn each_operation_succeeds_over_a_database_as_it_is_described() {
+    let database = Scratch::migrated("").await;
+    all_succeed(&Site::over(&database.url()));
+}
+
+fn all_succeed(site: &Site) {
+    let seeds = seeds::planted(site, None);
+    let answered = conforms(site, "seeded.toml", &seeds);
+    assert_eq!(answered.without(site, is_success), LEFT_OUT);
 }
 
 fn is_success(status: u64) -> bool {

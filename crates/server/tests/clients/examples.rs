@@ -1,6 +1,6 @@
 //! The programs in `examples/` beside the tours.
 
-use std::process::Command;
+use std::process::{Command, Output};
 use std::time::Duration;
 
 use http::StatusCode;
@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use server::receiver::{Behaviour, Receiver};
 
 use crate::driver::Browser;
+use crate::scratch::Scratch;
 use crate::site::{KEY, Site, done, root};
 
 /// What the program says, but for the link, which is its last line.
@@ -35,6 +36,45 @@ fn expected([customers, events]: [u32; 2]) -> Vec<String> {
         format!("delivered {deliveries}"),
         format!("audited: {endpoints} endpoints were never sent faster than 50 a second"),
     ]
+}
+
+/// In the place of the program's two helpers: an API whose audit finds this of each
+/// customer's third endpoint, and a receiver that has got everything.
+fn judged(third: &str) -> Output {
+    let api = format!(
+        "class Api:
+    def __init__(self, url): pass
+    def __call__(self, method, path, body=None, customer=None):
+        kept = [True, True, {third}]
+        audit = [{{'compliant': one}} for one in kept]
+        return {{'results': [], 'destinations': audit, 'url': '/dashboard/links/1'}}
+"
+    );
+    let receiver = "class Receiver:
+    url = 'http://127.0.0.1:1'
+    def wait_for(self, deliveries): return deliveries
+";
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("onboard.py");
+    std::fs::copy(root().join("examples/saas/onboard.py"), &program).unwrap();
+    std::fs::write(folder.path().join("api.py"), api).unwrap();
+    std::fs::write(folder.path().join("receiver.py"), receiver).unwrap();
+    let mut command = Command::new("python3");
+    command.arg(program).args(["http://127.0.0.1:1", "2", "10"]);
+    command.output().unwrap()
+}
+
+/// So that whoever runs it in a script notices.
+#[test]
+fn an_endpoint_that_was_sent_to_faster_than_its_limit_fails_the_program() {
+    let kept = judged("True");
+    assert_eq!(kept.status.code(), Some(0), "{kept:?}");
+    let over = judged("customer != 'customer-1'");
+    assert_eq!(over.status.code(), Some(1), "{over:?}");
+    let said = String::from_utf8_lossy(&over.stdout);
+    assert!(said.contains("audited: 5 endpoints"), "{said}");
+    let ended = String::from_utf8_lossy(&over.stderr);
+    assert_eq!(ended.trim(), "1 endpoints were");
 }
 
 /// Three endpoints each and 10,000 events, with one key; and in a browser one of these
@@ -179,6 +219,15 @@ fn customers_are_onboarded_once() {
         let (said, _) = onboarded(&site, few);
         assert_eq!(said, expected(few));
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn customers_are_onboarded_over_a_database_as_well() {
+    let database = Scratch::migrated("").await;
+    let site = Site::over(&database.url());
+    let few = [5, 200];
+    let (said, _) = onboarded(&site, few);
+    assert_eq!(said, expected(few));
 }
 
 #[test]

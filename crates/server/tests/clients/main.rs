@@ -13,5 +13,7 @@ mod conformance;
 mod driver;
 mod examples;
 mod packages;
+#[path = "../../../adapters/tests/support/scratch.rs"]
+mod scratch;
 mod seeds;
 mod site;

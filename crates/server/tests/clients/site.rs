@@ -1,4 +1,4 @@
-//! A `paceline serve` of its own, embedded.
+//! A `paceline serve` of its own: over its file, or over a database.
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -11,6 +11,9 @@ use serde_json::{Value, json};
 use crate::ask::{ask, send};
 
 pub(crate) const KEY: &str = "the-key-of-the-clients-test";
+
+/// By a file it makes its own.
+const SECRET_KEY: &str = "test:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 
 /// Polls for up to a minute: a slow machine is no failure.
 const POLLS: usize = 600;
@@ -45,11 +48,21 @@ pub(crate) fn done(command: &mut Command) -> String {
 
 impl Site {
     pub(crate) fn start() -> Self {
+        Self::started(None)
+    }
+
+    /// Over this database of Postgres, which has our schema.
+    pub(crate) fn over(database: &str) -> Self {
+        Self::started(Some(database))
+    }
+
+    fn started(database: Option<&str>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let free = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = free.local_addr().unwrap().port();
         drop(free);
-        let server = Command::new(env!("CARGO_BIN_EXE_paceline"))
+        let mut server = Command::new(env!("CARGO_BIN_EXE_paceline"));
+        server
             .current_dir(folder.path())
             .env_clear()
             .env("PACELINE_API_KEY", KEY)
@@ -58,12 +71,14 @@ impl Site {
             .args(["--log", "warn", "serve", "--allow-http"])
             .args(["--allow-networks", "localhost:*"])
             .args(["--listen", &format!("127.0.0.1:{port}")])
-            .stdout(Stdio::null())
-            .spawn()
-            .unwrap();
+            .stdout(Stdio::null());
+        if let Some(database) = database {
+            server.env("PACELINE_DATABASE_URL", database);
+            server.env("PACELINE_SECRET_KEYS", SECRET_KEY);
+        }
         let site = Self {
             port,
-            server,
+            server: server.spawn().unwrap(),
             folder,
         };
         site.wait();

@@ -10,6 +10,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::driver::{Browser, pictures};
+use crate::routes::looked_at;
 use crate::site::{KEY, Site};
 
 async fn signed_in(site: &Site) -> Browser {
@@ -21,7 +22,7 @@ async fn signed_in(site: &Site) -> Browser {
     browser
 }
 
-async fn look(site: &Site, browser: &Browser, path: &str) {
+pub(crate) async fn look(site: &Site, browser: &Browser, path: &str) {
     browser.client.goto(&site.url(path)).await.unwrap();
 }
 
@@ -87,7 +88,7 @@ fn dead_letters(site: &Site, number: u32, count: usize) -> String {
     id
 }
 
-async fn until_dead(site: &Site, id: &str, count: usize) {
+pub(crate) async fn until_dead(site: &Site, id: &str, count: usize) {
     let path = format!("/v1/dead-letters?destination_id={id}");
     let began = tokio::time::Instant::now();
     while site.api("GET", &path, json!({}))["dead_letters"]
@@ -144,6 +145,8 @@ async fn a_dead_letter_is_replayed() {
     browser
         .until("h1", |text| text == "Replay 2 dead letters?")
         .await;
+    browser.is_accessible("replay preview").await;
+    browser.picture("replay-preview").await;
     browser.click("#sure").await;
     browser.until("#delivered", |text| text == "2").await;
     look(&site, &browser, "/dashboard/dead-letters").await;
@@ -519,15 +522,18 @@ async fn every_page_is_quiet_and_accessible() {
     site.destination(4, &long, 5);
     let long = json!({"name": "a-type-".repeat(18), "description": "x".repeat(300)});
     site.api("POST", "/v1/event-types", long);
-    let paths: Vec<_> = pages.iter().map(|(_, path, _)| path.clone()).collect();
-    fits_a_phone(&site, &browser, &paths).await;
+    browser.be_a_phone().await;
+    for (name, path, _) in &pages {
+        look(&site, &browser, path).await;
+        browser.fits_a_phone(name).await;
+    }
     look(&site, &browser, "/dashboard").await;
     browser.picture("phone").await;
     browser.end().await;
 }
 
 /// A type of events, with all that can be said of one, and one with a long name.
-fn describe(site: &Site) {
+pub(crate) fn describe(site: &Site) {
     let paid = json!({
         "name": "order.paid", "description": "An order was paid",
         "schema": {"type": "object", "required": ["order"]},
@@ -557,7 +563,8 @@ fn ask_for_more(site: &Site) {
     let key = json!({"scopes": ["manage"]});
     let key = site.api("POST", "/v1/tenants/acme/keys", key);
     let wanted = json!({"destinations": 20_000, "note": "one for each of our shops"});
-    site.api_by(key["key"].as_str().unwrap(), "/v1/limit-requests", wanted);
+    let asks = ("POST", "/v1/limit-requests");
+    site.api_by(key["key"].as_str().unwrap(), asks, wanted);
 }
 
 /// Somebody to be told of what does not happen here.
@@ -584,14 +591,46 @@ async fn audit_as_a_file(site: &Site, browser: &Browser) {
     }
 }
 
-/// All pages with something on them: their names, where they are, and which are live. The
-/// second destination is asked first.
+/// A page: its name, where it is, and whether it is live.
+pub(crate) type Looked = (&'static str, String, bool);
+
+/// All pages with something on them. The second destination is asked first.
 fn pages(
     [destination, asked_first]: [&str; 2],
     event: &Value,
     attempt: &Value,
     replay: &Value,
-) -> Vec<(&'static str, String, bool)> {
+) -> Vec<Looked> {
+    let still = [
+        ("describe", "/dashboard/event-types/order.paid/edit"),
+        ("links", "/dashboard/links"),
+        ("tenants", "/dashboard/tenants"),
+        (
+            "tenant",
+            "/dashboard/tenants/00000000-0000-0000-0000-000000000001",
+        ),
+        ("tiers", "/dashboard/tiers"),
+        ("tier", "/dashboard/tiers/standard"),
+    ];
+    let still = still.map(|(name, path)| (name, path.to_owned(), false));
+    let asked_first = format!("/dashboard/destinations/{asked_first}");
+    let live = [
+        ("fleet", "/dashboard/fleet".to_owned(), true),
+        ("asked-first", asked_first, true),
+    ];
+    let mut all = of_a_customer(destination, event, attempt, replay);
+    all.extend(still);
+    all.extend(live);
+    all
+}
+
+/// Those that a customer's link opens.
+pub(crate) fn of_a_customer(
+    destination: &str,
+    event: &Value,
+    attempt: &Value,
+    replay: &Value,
+) -> Vec<Looked> {
     let (event, replay) = (event.as_str().unwrap(), replay.as_str().unwrap());
     let destination = format!("/dashboard/destinations/{destination}");
     let still = [
@@ -601,13 +640,10 @@ fn pages(
         ("add", "/dashboard/destinations/new".to_owned()),
         ("events", "/dashboard/events".to_owned()),
         ("event", format!("/dashboard/events/{event}")),
+        ("all-attempts", "/dashboard/attempts".to_owned()),
         ("attempt", format!("/dashboard/attempts/{attempt}")),
         ("event-types", "/dashboard/event-types".to_owned()),
         ("event-type", "/dashboard/event-types/order.paid".to_owned()),
-        (
-            "describe",
-            "/dashboard/event-types/order.paid/edit".to_owned(),
-        ),
         ("limit-groups", "/dashboard/limit-groups".to_owned()),
         (
             "limit-group",
@@ -617,28 +653,50 @@ fn pages(
         ("audit", "/dashboard/audit".to_owned()),
         ("requests", "/dashboard/requests".to_owned()),
         ("alerts", "/dashboard/alerts".to_owned()),
-        ("links", "/dashboard/links".to_owned()),
-        ("tenants", "/dashboard/tenants".to_owned()),
-        (
-            "tenant",
-            "/dashboard/tenants/00000000-0000-0000-0000-000000000001".to_owned(),
-        ),
-        ("tiers", "/dashboard/tiers".to_owned()),
-        ("tier", "/dashboard/tiers/standard".to_owned()),
     ];
     let live = [
         ("overview", "/dashboard".to_owned()),
-        ("fleet", "/dashboard/fleet".to_owned()),
         ("replay", format!("/dashboard/replays/{replay}")),
         ("destination", destination),
-        (
-            "asked-first",
-            format!("/dashboard/destinations/{asked_first}"),
-        ),
     ];
     let still = still.into_iter().map(|(name, path)| (name, path, false));
     let live = live.into_iter().map(|(name, path)| (name, path, true));
     still.chain(live).collect()
+}
+
+/// What is looked at elsewhere, or is no page; and why. So are event streams.
+const NOT_WALKED: [(&str, &str); 5] = [
+    ("/", "it leads to the overview"),
+    ("/dashboard/assets/{name}", "what pages are made of"),
+    ("/dashboard/sign-in", "before anybody has signed in"),
+    ("/dashboard/links/{token}", "by a customer, who opens it"),
+    (
+        "/dashboard/tenants/{id}/alerts",
+        "the page of one's own alerts, for another tenant",
+    ),
+];
+
+/// A page that the router has and the walk has not would be looked at by nobody.
+#[test]
+fn each_page_of_the_router_is_looked_at() {
+    let routes = looked_at();
+    let any = json!("{id}");
+    let is_of = |route: &str, path: &str| {
+        let (route, path): (Vec<_>, Vec<_>) =
+            (route.split('/').collect(), path.split('/').collect());
+        let same = |(of, is): (&&str, &&str)| of.starts_with('{') || of == is;
+        route.len() == path.len() && route.iter().zip(&path).all(same)
+    };
+    let mut seen: BTreeSet<&str> = NOT_WALKED.iter().map(|(route, _)| *route).collect();
+    seen.extend(routes.iter().filter(|route| route.ends_with("/live")));
+    for (name, path, _) in pages(["{id}"; 2], &any, &any, &any) {
+        let itself = routes.get(path.as_str()).copied();
+        let named = || routes.iter().copied().find(|route| is_of(route, &path));
+        let route = itself.or_else(named);
+        seen.insert(route.unwrap_or_else(|| panic!("no route has {name}: {path}")));
+    }
+    let differ: Vec<_> = seen.symmetric_difference(&routes).collect();
+    assert!(differ.is_empty(), "in one of them alone: {differ:#?}");
 }
 
 /// And none is left of a page that is gone. `scripts/screenshots` takes them.
@@ -665,23 +723,4 @@ fn each_page_has_its_picture_in_the_documents() {
         let shown = format!("](images/{name})");
         assert!(text.contains(&shown), "docs/dashboard.md has no {shown}");
     }
-}
-
-/// No page is wider than a phone, whatever names are on it.
-async fn fits_a_phone(site: &Site, browser: &Browser, paths: &[String]) {
-    browser.be_a_phone().await;
-    let mut wide = Vec::new();
-    for path in paths {
-        look(site, browser, path).await;
-        browser.unfold().await;
-        let script = "const wide = document.documentElement.scrollWidth;
-            const of = [...document.querySelectorAll('main *, header *')].filter(e =>
-                !e.closest('.scroll') && e.getBoundingClientRect().right > 391);
-            return wide > 390 ? [wide, ...of.slice(0, 3).map(e => e.outerHTML.slice(0, 90))] : null";
-        let over = browser.client.execute(script, vec![]).await.unwrap();
-        if !over.is_null() {
-            wide.push(format!("{path}: {over}"));
-        }
-    }
-    assert!(wide.is_empty(), "wider than 390 px: {wide:#?}");
 }

@@ -11,6 +11,7 @@ on_both! {
     how_it_is_delivered_is_changed
     what_makes_no_sense_changes_nothing
     batches_above_the_tiers_ceiling_change_nothing
+    an_age_above_the_tiers_ceiling_changes_nothing
     more_than_the_tier_allows_is_asked_for
 }
 
@@ -274,6 +275,48 @@ async fn batches_above_the_tiers_ceiling_change_nothing(world: &World) {
             json!({"max_events": 20, "max_bytes": 1_000, "max_wait_ms": null})
         );
     }
+}
+
+/// The same of how old events may become, also for whoever has come by a link.
+async fn an_age_above_the_tiers_ceiling_changes_nothing(world: &World) {
+    let (tenant, key, id) = world.tenant("ours", &["manage", "read"]).await;
+    let ceiling = json!({"ceiling": {"age_seconds": 7_200}});
+    let tier = "/v1/tiers/standard";
+    world.api(ADMIN, Method::PATCH, tier, ceiling).await;
+    let links = format!("/v1/tenants/{tenant}/links");
+    let may = json!({"may_change": true});
+    let link = world.api(ADMIN, Method::POST, &links, may).await;
+    let opened = world.form(link["url"].as_str().unwrap(), None, &[]).await;
+    let visitors = [world.sign_in(&key).await, world.visitor(&opened).await];
+    let add = "/dashboard/destinations";
+    let edit = format!("{add}/{id}/edit");
+    let all = async || {
+        let all = world.api(&key, Method::GET, "/v1/destinations", json!({}));
+        (all.await, delivery(world, &key, &id).await)
+    };
+    let was = all().await;
+    let above = [URL, DELIVERY, ("name", "other"), ("max_age_ms", "7200001")];
+    for visitor in &visitors {
+        for path in [&format!("{add}/new"), &edit] {
+            let page = world.get(visitor, path).await.text;
+            let allowed = "The tier allows events of up to 2 h, which holds where no age is said.";
+            assert!(page.contains(allowed), "{path}: {page}");
+        }
+        for path in [add, &edit] {
+            let page = world.post(visitor, path, &above).await;
+            assert_eq!(page.status, 422, "{path}: {}", page.text);
+            let said = "id=\"problem\">max_age_ms: 7200001 ms are above the ceiling of 7200000 ms";
+            assert!(page.text.contains(said), "{said}: {}", page.text);
+            assert_eq!(all().await, was, "{path}");
+        }
+    }
+    let below = [URL, DELIVERY, ("max_age_ms", "7200000")];
+    for visitor in &visitors {
+        let saved = world.post(visitor, &edit, &below).await;
+        assert_eq!(saved.status, 303, "{}", saved.text);
+    }
+    let [_, retries, _] = delivery(world, &key, &id).await;
+    assert_eq!(retries["max_age_ms"], 7_200_000);
 }
 
 /// On the page of requests: of larger batches by a destination's form, else of more

@@ -279,6 +279,17 @@ impl Browser {
         assert!(missed.is_empty(), "{name}: not reached: {told:#}");
     }
 
+    /// No wider than a phone is, with all that is folded up; in a window that is as narrow.
+    pub(crate) async fn fits_a_phone(&self, name: &str) {
+        self.unfold().await;
+        let script = "const wide = document.documentElement.scrollWidth;
+            const of = [...document.querySelectorAll('main *, header *')].filter(e =>
+                !e.closest('.scroll') && e.getBoundingClientRect().right > 391);
+            return wide > 390 ? [wide, ...of.slice(0, 3).map(e => e.outerHTML.slice(0, 90))] : null";
+        let over = self.client.execute(script, vec![]).await.unwrap();
+        assert!(over.is_null(), "{name} is wider than 390 px: {over:#}");
+    }
+
     /// A picture of the page, where pictures are wanted.
     pub(crate) async fn picture(&self, name: &str) {
         let Some(folder) = pictures() else {

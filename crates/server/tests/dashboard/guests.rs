@@ -3,10 +3,14 @@
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::thread;
+use std::time::Duration;
 
 use fantoccini::Locator;
+use http::StatusCode;
 use serde_json::json;
+use server::receiver::Behaviour;
 
+use crate::browser::{Looked, describe, look, of_a_customer, until_dead};
 use crate::driver::Browser;
 use crate::site::Site;
 
@@ -69,6 +73,10 @@ fn link(site: &Site) -> String {
 
 async fn enter_frame(browser: &Browser, page: &str) {
     browser.client.goto(page).await.unwrap();
+    enter(browser).await;
+}
+
+async fn enter(browser: &Browser) {
     let frame = browser.client.find(Locator::Css("#portal")).await.unwrap();
     frame.enter_frame().await.unwrap();
 }
@@ -121,6 +129,18 @@ async fn a_customer_adds_a_destination_in_the_platforms_frame() {
     browser
         .until("main", |text| text.contains("You are signed out here"))
         .await;
+    browser.is_accessible("signed out, framed").await;
+    browser.is_walked_by_keyboard("signed out, framed").await;
+    browser.client.enter_parent_frame().await.unwrap();
+    let narrow = "document.querySelector('#portal').width = 390";
+    browser.client.execute(narrow, vec![]).await.unwrap();
+    enter(&browser).await;
+    let is_narrow = "const done = arguments[arguments.length - 1];
+        const look = () => innerWidth === 390 ? done(null) : setTimeout(look, 20);
+        look()";
+    let narrow = browser.client.execute_async(is_narrow, vec![]);
+    narrow.await.unwrap();
+    browser.fits_a_phone("signed out, framed").await;
 
     browser.client.enter_parent_frame().await.unwrap();
     enter_frame(&browser, &stranger).await;
@@ -136,7 +156,8 @@ fn onboarded(site: &Site) -> String {
     let of_tenant = |what| format!("/v1/tenants/{}/{what}", tenant["id"].as_str().unwrap());
     let scopes = json!({"scopes": ["ingest", "manage"]});
     let key = site.api("POST", &of_tenant("keys"), scopes);
-    let theirs = |path: &str, body| site.api_by(key["key"].as_str().unwrap(), path, body);
+    let key = key["key"].as_str().unwrap();
+    let theirs = |path: &str, body| site.api_by(key, ("POST", path), body);
     let url = site.receiver.url(2);
     let orders = json!({"url": url, "name": "customer-0/orders", "event_types": ["order.paid"]});
     theirs("/v1/destinations", orders);
@@ -145,6 +166,98 @@ fn onboarded(site: &Site) -> String {
     let rights = json!({"may_change": true, "may_read_payloads": true});
     let made = site.api("POST", &of_tenant("links"), rights);
     site.url(made["url"].as_str().unwrap())
+}
+
+/// A customer with something on each page that his link opens; the link, and the pages.
+async fn with_everything(site: &Site) -> (String, Vec<Looked>) {
+    describe(site);
+    let tenant = json!({"name": "a customer", "external_id": "customer"});
+    site.api("POST", "/v1/tenants", tenant);
+    let scopes = json!({"scopes": ["ingest", "manage", "read"]});
+    let key = site.api("POST", "/v1/tenants/customer/keys", scopes);
+    let key = key["key"].as_str().unwrap();
+    let theirs = |method: &str, path: &str, body| site.api_by(key, (method, path), body);
+    let group = json!({"limits": {"per_second": 5}});
+    theirs("PUT", "/v1/limit-groups/reports.example", group);
+    let fails = Behaviour::Answer {
+        status: StatusCode::INTERNAL_SERVER_ERROR,
+        after: Duration::ZERO,
+    };
+    site.receiver.set_behaviour(2, fails);
+    let [orders, invoices] = [(1, "orders"), (2, "invoices")].map(|(number, name)| {
+        let new = json!({"name": name, "url": site.receiver.url(number),
+            "event_types": [name], "limit_group": "reports.example"});
+        let made = theirs("POST", "/v1/destinations", new);
+        made["id"].as_str().unwrap().to_owned()
+    });
+    let once = format!("/v1/destinations/{invoices}/retries");
+    theirs("PUT", &once, json!({"max_tries": 1}));
+    for name in ["orders", "invoices"] {
+        let event = json!({"type": name, "payload": {"of": name}});
+        theirs("POST", "/v1/events", event);
+    }
+    until_dead(site, &invoices, 1).await;
+    let attempt = |destination: &str| {
+        let list = format!("/v1/destinations/{destination}/attempts");
+        theirs("GET", &list, json!({}))["attempts"][0].clone()
+    };
+    let (sent, dead) = (attempt(&orders), attempt(&invoices));
+    let replay = json!({"attempt_id": dead["id"]});
+    let replay = &theirs("POST", "/v1/replays", replay)["replays"][0]["id"];
+    let more = json!({"destinations": 20_000, "note": "one for each of our shops"});
+    theirs("POST", "/v1/limit-requests", more);
+    let mut pages = of_a_customer(&orders, &sent["event_id"], &dead["id"], replay);
+    let larger = format!("/dashboard/requests?destination={orders}");
+    pages.push(("larger batches", larger, false));
+    let rights = json!({"may_change": true, "may_read_payloads": true});
+    let link = site.api("POST", "/v1/tenants/customer/links", rights);
+    (site.url(link["url"].as_str().unwrap()), pages)
+}
+
+async fn opens(browser: &Browser) {
+    browser.click("form button.main").await;
+    browser.until("h1", |text| text == "Overview").await;
+}
+
+/// From the one that opens the link on.
+#[tokio::test(flavor = "multi_thread")]
+async fn every_page_of_a_link_is_quiet_and_accessible() {
+    let site = Site::start().await;
+    let (link, pages) = with_everything(&site).await;
+    let browser = Browser::start().await;
+    browser.client.goto(&link).await.unwrap();
+    browser.until("h1", |text| text == "a customer").await;
+    browser.is_accessible("link").await;
+    browser.is_walked_by_keyboard("link").await;
+    opens(&browser).await;
+    for (name, path, live) in &pages {
+        look(&site, &browser, path).await;
+        if *live {
+            browser.until("#stream", |text| text == "Live.").await;
+        }
+        browser.unfold().await;
+        browser.is_accessible(name).await;
+        browser.is_quiet().await;
+        browser.is_walked_by_keyboard(name).await;
+    }
+    browser.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_page_of_a_link_fits_a_phone() {
+    let site = Site::start().await;
+    let (link, pages) = with_everything(&site).await;
+    let browser = Browser::start().await;
+    browser.be_a_phone().await;
+    browser.client.goto(&link).await.unwrap();
+    browser.until("h1", |text| text == "a customer").await;
+    browser.fits_a_phone("link").await;
+    opens(&browser).await;
+    for (name, path, _) in &pages {
+        look(&site, &browser, path).await;
+        browser.fits_a_phone(name).await;
+    }
+    browser.end().await;
 }
 
 /// A platform's customer helps himself: adds an endpoint, tries it, mends it, sees what it gets, and gets what it has missed.

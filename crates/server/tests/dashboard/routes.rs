@@ -69,6 +69,8 @@ const ROUTES: &[Row] = &[
         Named,
         &[],
     ),
+    ("GET /dashboard/attempts", "read", Own, &[]),
+    ("GET /dashboard/attempts?type=a.b", "read", Own, &[]),
     ("GET /dashboard/attempts/{id}", "read", Named, &[]),
     ("GET /dashboard/events", "read", Own, &[]),
     ("GET /dashboard/events?type=a.b", "read", Own, &[]),
@@ -386,6 +388,14 @@ const ROUTES: &[Row] = &[
     ),
     ("POST /dashboard/sign-out", "", Nothing, &[]),
 ];
+
+/// The paths of all that is looked at.
+pub(crate) fn looked_at() -> BTreeSet<&'static str> {
+    let looks = ROUTES
+        .iter()
+        .filter_map(|(route, ..)| route.strip_prefix("GET "));
+    looks.map(|path| path.split('?').next().unwrap()).collect()
+}
 
 on_both! {
     another_tenants_session_reaches_nothing

@@ -104,10 +104,10 @@ impl Site {
         serde_json::from_str(&text).unwrap_or(Value::Null)
     }
 
-    /// A `POST` by another key.
-    pub(crate) fn api_by(&self, key: &str, path: &str, body: Value) -> Value {
-        let (status, text) = ask((self.port, key), "POST", path, Some(&body)).unwrap();
-        assert!(status < 300, "{path}: {status} {text}");
+    /// By another key.
+    pub(crate) fn api_by(&self, key: &str, (method, path): (&str, &str), body: Value) -> Value {
+        let (status, text) = ask((self.port, key), method, path, Some(&body)).unwrap();
+        assert!(status < 300, "{method} {path}: {status} {text}");
         serde_json::from_str(&text).unwrap_or(Value::Null)
     }
 

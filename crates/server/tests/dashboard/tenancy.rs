@@ -39,7 +39,7 @@ async fn tier(world: &World, name: &str) -> Value {
 }
 
 /// All that the API can say of one, but its shape.
-const LARGE: [(&str, &str); 15] = [
+const LARGE: [(&str, &str); 16] = [
     ("name", "large & fast"),
     ("per_second", "50"),
     ("per_minute", "1000"),
@@ -54,6 +54,7 @@ const LARGE: [(&str, &str); 15] = [
     ("ceiling_max_in_flight", "30"),
     ("ceiling_batch_events", "60"),
     ("ceiling_batch_bytes", "70000"),
+    ("ceiling_age_seconds", "7200"),
     ("shape", "token_bucket"),
 ];
 
@@ -68,7 +69,7 @@ async fn a_tier_is_added_changed_and_deleted(world: &World) {
         "max_in_flight": 20, "tenant_max_in_flight": 200, "tenant_ingest_per_second": 300,
         "tenant_max_destinations": 400,
         "ceiling": {"per_second": 99.5, "at_once": 150, "max_in_flight": 30,
-            "batch_events": 60, "batch_bytes": 70_000},
+            "batch_events": 60, "batch_bytes": 70_000, "age_seconds": 7_200},
     });
     assert_eq!(tier(world, "large & fast").await, large);
     let list = world.get(&operator, TIERS).await;
@@ -77,14 +78,15 @@ async fn a_tier_is_added_changed_and_deleted(world: &World) {
         &list,
         &[
             &line,
-            "99.5/s, 150 at once, 30 in flight, 60 events and 70,000 bytes a request",
+            "99.5/s, 150 at once, 30 in flight, 60 events and 70,000 bytes a request, \
+            events of up to 2 h",
         ],
     );
     says(&world.get(&operator, TENANTS).await, &[&line]);
 
     // The form says what there is, and sent as it stands it changes nothing.
     let page = world.get(&operator, &path).await;
-    for (name, value) in &LARGE[1..14] {
+    for (name, value) in &LARGE[1..15] {
         says(
             &page,
             &[&format!(

@@ -6,7 +6,9 @@ use std::time::Duration;
 use axum::body::Body;
 use domain::ids::{DestinationId, ReplayId, TenantId};
 use domain::replay::MAX_RUNNING;
-use engine::ports::{DeadLetterFilter, NewReplay, ReapRules, Which};
+use engine::ports::{
+    DeadLetterFilter, LimitRequestState, NewDestinationsRequest, NewReplay, ReapRules, Which,
+};
 use http::{Method, Request};
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -31,12 +33,14 @@ on_both! {
     by_link_no_tenants_limits_go_beyond_its_tier
     all_that_limits_a_destination_is_set_on_its_page
     what_limits_a_destination_is_refused_or_asked_for_on_its_page
+    requests_go_on_to_the_next_page
     a_session_ends_with_its_key
     a_proxy_that_writes_another_host_leaves_the_cookie_secure
     answers_are_guarded
     events_are_found_by_type
     a_search_keeps_what_was_typed
     attempts_are_found_on_their_page
+    attempts_at_all_destinations_are_found_on_one_page
     what_an_event_carries_is_shown_to_those_who_may_see_it
     names_stand_where_ids_did
     a_search_of_events_is_of_its_tenants_own
@@ -44,6 +48,7 @@ on_both! {
     what_cannot_be_taken_back_is_asked_first
     what_was_missed_is_sent_again
     what_each_has_missed_is_counted_and_sent_again
+    what_is_resent_is_of_a_time_and_at_a_share
     a_page_sends_to_all_in_parts
     a_page_replays_at_all_in_parts
     an_operator_resends_to_all_on_the_tenants_own_pages
@@ -358,7 +363,8 @@ async fn what_each_has_missed_is_counted_and_sent_again(world: &World) {
         "Disabled destinations are left out.",
         ">first</a>",
         ">second</a>",
-        "name=\"hours\" value=\"24\"",
+        "at half of the limit",
+        "name=\"since\" value=\"",
         "name=\"type\" value=\"a.b\"",
         "Resend them",
     ] {
@@ -394,6 +400,57 @@ async fn what_each_has_missed_is_counted_and_sent_again(world: &World) {
     let one = json!(1);
     let wanted: Vec<_> = missed.iter().map(|id| (id.as_str(), &one)).collect();
     assert_eq!(begun, wanted);
+}
+
+/// As API and command line do: of a time with both ends, with what was delivered, and at
+/// another part of the limits; each stands in the form by which one is sure.
+async fn what_is_resent_is_of_a_time_and_at_a_share(world: &World) {
+    let (_, key, id) = world.tenant("ours", &["ingest", "manage", "read"]).await;
+    let visitor = world.sign_in(&key).await;
+    let path = format!("/dashboard/destinations/{id}/resend");
+    let page = format!("/dashboard/destinations/{id}");
+    for page in [page.as_str(), "/dashboard/events"] {
+        let page = world.get(&visitor, page).await.text;
+        for name in ["since", "until", "share", "delivered"] {
+            assert!(page.contains(&format!("name=\"{name}\"")), "{name}: {page}");
+        }
+    }
+    let time = [("since", "2026-01-31 12:00"), ("until", "2026-02-01")];
+    let said = [&time[..], &[("delivered", "yes"), ("share", "0.3")]].concat();
+    for path in [path.as_str(), RESEND] {
+        let asked = world.post(&visitor, path, &said).await;
+        assert_eq!(asked.status, 200, "{path}: {}", asked.text);
+        for says in [
+            "Events since 2026-01-31 12:00:00 and before 2026-02-01 00:00:00 that",
+            "delivered or not, are sent again at 30 % of its limit.",
+        ] {
+            assert!(asked.text.contains(says), "{path}: {says}: {}", asked.text);
+        }
+    }
+    let asked = world.post(&visitor, &path, &said).await;
+    let form = form_of(&asked.text, &path);
+    for field in [
+        ("since", "2026-01-31T12:00:00.000000Z"),
+        ("until", "2026-02-01T00:00:00.000000Z"),
+        ("delivered", "yes"),
+        ("share", "0.3"),
+    ] {
+        assert!(form.contains(&field), "{field:?}: {form:?}");
+    }
+    let begun = world.post(&visitor, &path, &form).await;
+    assert_eq!(begun.status, 303, "{}", begun.text);
+    let replays = world.api(&key, Method::GET, "/v1/replays", json!({})).await;
+    assert_eq!(replays["replays"][0]["share"], 0.3, "{replays}");
+    for (wrong, says) in [
+        (("share", "1.5"), "share: must be above 0, at most 1"),
+        (("share", "half"), "share: must be a number"),
+        (("until", "noon"), "until: must be a time"),
+        (("until", "2026-01-31"), "since: must be before until"),
+    ] {
+        let refused = world.post(&visitor, &path, &[time[0], wrong]).await;
+        assert_eq!(refused.status, 422, "{wrong:?}: {}", refused.text);
+        assert!(refused.text.contains(says), "{says}: {}", refused.text);
+    }
 }
 
 /// A form goes on after each hundred, with the time that was counted and all that has begun.
@@ -1023,6 +1080,35 @@ async fn what_limits_a_destination_is_refused_or_asked_for_on_its_page(world: &W
     assert_eq!(requests.await["limit_requests"][0]["unlimited"], true);
 }
 
+/// What was asked for long ago is on a page further on.
+async fn requests_go_on_to_the_next_page(world: &World) {
+    let (tenant, key, _) = world.tenant("ours", &["manage", "read"]).await;
+    let tenant: TenantId = tenant.parse().unwrap();
+    for number in 1..=101_u32 {
+        let new = NewDestinationsRequest {
+            id: Uuid::from_u128(number.into()),
+            destinations: number,
+            note: format!("note {number}."),
+        };
+        let asked = world.stored.request_destinations(tenant, &new).await;
+        let (id, declined) = (asked.unwrap(), LimitRequestState::Declined);
+        let decided = world.stored.decide_limit_request(id, declined, "").await;
+        decided.unwrap();
+    }
+    let visitor = world.sign_in(&key).await;
+    let first = world.get(&visitor, "/dashboard/requests").await.text;
+    let has = |page: &str, number: u32| page.contains(&format!(">note {number}.<"));
+    assert!(has(&first, 101) && has(&first, 2) && !has(&first, 1));
+    let older = first.split_once("rel=\"next\" href=\"");
+    let older = older.and_then(|(_, rest)| rest.split('"').next());
+    let older = older.unwrap_or_else(|| panic!("it goes on: {first}"));
+    let last = world.get(&visitor, older).await.text;
+    assert!(has(&last, 1) && !has(&last, 2), "{last}");
+    assert!(!last.contains("rel=\"next\""), "{last}");
+    let refused = world.get(&visitor, "/dashboard/requests?before=x").await;
+    assert_eq!(refused.status, 422, "{}", refused.text);
+}
+
 async fn a_session_ends_with_its_key(world: &World) {
     let (tenant, key, _) = world.tenant("ours", &["manage", "read"]).await;
     let visitor = world.sign_in(&key).await;
@@ -1120,6 +1206,26 @@ async fn wrong_forms_come_again(world: &World, guest: &Visitor) {
             assert!(page.text.contains(shown), "{shown}: {}", page.text);
         }
         assert!(!page.text.contains("hush"), "{}", page.text);
+    }
+    what_is_far_too_much_does_not_come_again(world, guest).await;
+}
+
+/// One byte of it would be five on the page.
+async fn what_is_far_too_much_does_not_come_again(world: &World, guest: &Visitor) {
+    let names: Vec<String> = (0..2_000).map(|one| format!("a{one}")).collect();
+    let mut many = ENDPOINT.to_vec();
+    many.extend(names.iter().map(|name| (name.as_str(), "")));
+    let long = "<".repeat(20_000);
+    let mut of_one = ENDPOINT.to_vec();
+    of_one.push(("name", long.as_str()));
+    for (form, says) in [
+        (many, "A form has at most 256 fields"),
+        (of_one, "name: must be at most 4096 bytes"),
+    ] {
+        let page = world.post(guest, "/dashboard/destinations", &form).await;
+        assert_eq!(page.status, 422, "{}", page.text);
+        assert!(page.text.contains(says), "{}", page.text);
+        assert!(page.text.len() < 10_000, "{} bytes", page.text.len());
     }
 }
 
@@ -1488,16 +1594,54 @@ async fn attempts_are_found_on_their_page(world: &World) {
         assert_eq!(page.status, 200, "{query}");
         assert_eq!(links(&page.text), found, "{query}: {}", page.text);
     }
-    let path = format!("/dashboard/destinations/{id}/attempts?status=50x&type=c.d");
-    let page = world.get(&visitor, &path).await;
-    assert_eq!(page.status, 422);
-    for says in [
-        "status: must be an HTTP status",
-        "value=\"50x\"",
-        "value=\"c.d\"",
-    ] {
-        assert!(page.text.contains(says), "{says}: {}", page.text);
+    for of in ["/dashboard", &format!("/dashboard/destinations/{id}")] {
+        let path = format!("{of}/attempts?status=50x&type=c.d");
+        let page = world.get(&visitor, &path).await;
+        assert_eq!(page.status, 422);
+        for says in [
+            "status: must be an HTTP status",
+            "value=\"50x\"",
+            "value=\"c.d\"",
+        ] {
+            assert!(page.text.contains(says), "{says}: {}", page.text);
+        }
     }
+}
+
+/// By the same fields, and by destination, which is named beside each.
+async fn attempts_at_all_destinations_are_found_on_one_page(world: &World) {
+    let (_, key, first) = world.tenant("ours", &["ingest", "manage", "read"]).await;
+    let post = async |path: &str, body: Value| world.api(&key, Method::POST, path, body).await;
+    let other = json!({"url": "https://other.example/hooks", "name": "other"});
+    let other = post("/v1/destinations", other).await;
+    let other = other["id"].as_str().unwrap();
+    for (to, event_type) in [(first.as_str(), "a.b"), (other, "a.b"), (other, "c.d")] {
+        let body = json!({"destination_id": to, "type": event_type, "payload": {}});
+        post("/v1/events", body).await;
+    }
+    let visitor = world.sign_in(&key).await;
+    let events = world.get(&visitor, "/dashboard/events").await;
+    assert!(events.text.contains("href=\"/dashboard/attempts\""));
+    for (query, found, at_other) in [
+        ("", 3, 2),
+        ("type=a.b", 2, 1),
+        ("state=waiting&type=c.d", 1, 1),
+        ("destination=other", 2, 2),
+        ("until=2026-01-31T12:00", 0, 0),
+    ] {
+        let path = format!("/dashboard/attempts?{query}");
+        let page = world.get(&visitor, &path).await;
+        assert_eq!(page.status, 200, "{query}");
+        let links = page.text.matches("href=\"/dashboard/attempts/").count();
+        let named = page.text.matches(">other</a></td>").count();
+        assert_eq!((links, named), (found, at_other), "{query}: {}", page.text);
+    }
+    let nobody = world
+        .get(&visitor, "/dashboard/attempts?destination=nobody")
+        .await;
+    assert_eq!(nobody.status, 422);
+    let says = "destination: there is none";
+    assert!(nobody.text.contains(says), "{}", nobody.text);
 }
 
 async fn a_preview_is_the_plan_and_says_what_is_inherited(world: &World) {

@@ -73,6 +73,46 @@ pub(crate) async fn batches_are_held_to_the_tiers_ceiling(world: &World) {
     assert_eq!(more.status, StatusCode::OK, "{more:?}");
 }
 
+/// By a customer's key, by an operator's and by a platform's; what is there stays until it is
+/// changed.
+pub(crate) async fn an_age_is_held_to_the_tiers_ceiling(world: &World) {
+    let ours = &world.ours;
+    let one = format!("/v1/destinations/{}", ours.destination);
+    let path = format!("{one}/retries");
+    let set = async |key: &str, most: u32| {
+        let body = json!({"max_age_ms": most});
+        let answer = world.call(Some(key), &Method::PUT, &path, Some(body));
+        answer.await
+    };
+    let before = set(&ours.key, 7_200_000).await;
+    assert_eq!(before.status, StatusCode::OK, "{before:?}");
+    let tier = bounded(world, json!({"ceiling": {"age_seconds": 3_600}})).await;
+    let shown = world.call(Some(&ours.key), &Method::GET, &one, None).await;
+    for answer in [&tier, &shown] {
+        assert_eq!(answer.json["ceiling"]["age_seconds"], 3_600, "{answer:?}");
+    }
+    let again = set(&ours.key, 7_200_000).await;
+    assert_eq!(again.status, StatusCode::OK, "{again:?}");
+    let words = "3600001 ms are above the ceiling of 3600000 ms of the tenant's tier";
+    for key in [ours.key.as_str(), ADMIN] {
+        refuses(&set(key, 3_600_001).await, "max_age_ms", words);
+        let below = set(key, 3_600_000).await;
+        assert_eq!(below.status, StatusCode::OK, "{below:?}");
+    }
+    let platform = world.key(ours, &[Scope::Platform]).await;
+    let more = Some(json!({"max_age_ms": 3_600_001}));
+    let acting = world.call_for((&platform, &ours.id), &Method::PUT, &path, more);
+    refuses(&acting.await, "max_age_ms", words);
+    for most in [0, 2_592_001] {
+        let refused = bounded(world, json!({"ceiling": {"age_seconds": most}})).await;
+        refuses(&refused, "ceiling.age_seconds", "must be 1 to 2592000");
+    }
+    let cleared = bounded(world, json!({"ceiling": {"age_seconds": null}})).await;
+    assert_eq!(cleared.json["ceiling"]["age_seconds"], Value::Null);
+    let more = set(&ours.key, 3_600_001).await;
+    assert_eq!(more.status, StatusCode::OK, "{more:?}");
+}
+
 /// By its own key, where the tier has no ceiling: once it is granted more, so much. Whoever
 /// acts for it or operates is not bounded by that.
 pub(crate) async fn a_tenant_sets_limits_up_to_what_its_tier_gives(world: &World) {
@@ -232,4 +272,42 @@ pub(crate) async fn what_is_asked_for_beyond_a_tier_may_be_set_once_it_is_grante
         assert_eq!(decided.json["state"], "approved", "{decided:?}");
     }
     assert_eq!(uses().await, [StatusCode::OK, StatusCode::CREATED]);
+}
+
+/// The own ones and, for an operator, everybody's: page after page.
+pub(crate) async fn requests_are_listed_in_pages(world: &World) {
+    let get = async |key: &str, path: String| {
+        let answer = world.call(Some(key), &Method::GET, &path, None).await;
+        let (status, json) = (answer.status, answer.json);
+        (status, json)
+    };
+    let ids = |page: &Value| -> Vec<String> {
+        let requests = page["limit_requests"].as_array().unwrap().iter();
+        let ids = requests.map(|one| one["id"].as_str().unwrap().to_owned());
+        ids.collect()
+    };
+    // Each tenant has two of its own, both of them open.
+    for (key, list, count) in [
+        (world.ours.key.as_str(), "/v1/limit-requests", 2),
+        (ADMIN, "/v1/fleet/limit-requests", 4),
+    ] {
+        let (_, all) = get(key, list.to_owned()).await;
+        assert_eq!((ids(&all).len(), &all["next"]), (count, &Value::Null));
+        let (mut seen, mut on) = (Vec::new(), String::new());
+        for _ in 0..count {
+            let (status, page) = get(key, format!("{list}?limit=1{on}")).await;
+            assert_eq!(status, StatusCode::OK, "{page}");
+            seen.extend(ids(&page));
+            on = format!("&before={}", page["next"].as_str().unwrap());
+        }
+        assert_eq!(seen, ids(&all));
+        let (_, last) = get(key, format!("{list}?limit=1{on}")).await;
+        assert_eq!(last, json!({"limit_requests": [], "next": null}));
+        for (query, field) in [("before=x", "before"), ("limit=201", "limit")] {
+            let (status, refused) = get(key, format!("{list}?{query}")).await;
+            let said = (status, &refused["field"]);
+            let expected = (StatusCode::UNPROCESSABLE_ENTITY, &json!(field));
+            assert_eq!(said, expected, "{refused}");
+        }
+    }
 }

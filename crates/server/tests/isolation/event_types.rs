@@ -39,64 +39,85 @@ async fn cookie(world: &World, key: &str) -> String {
     entered.cookie
 }
 
-/// Its owner, whoever acts for him, and the operator; by the API, and on pages.
+/// What a key sees of a payload: by its event, and by an attempt that has failed.
+async fn seen(world: &World, key: &str, id: &str) -> [Value; 2] {
+    let get = async |path: String| {
+        let seen = world.call(Some(key), &Method::GET, &path, None).await;
+        assert_eq!(seen.status, StatusCode::OK, "{path}: {seen:?}");
+        seen.json
+    };
+    let shown = get(format!("/v1/attempts/{}", attempt(world, id).await)).await;
+    [
+        get(format!("/v1/events/{id}/payload")).await,
+        shown["request"]["payload"].clone(),
+    ]
+}
+
+/// The one attempt of our event.
+async fn attempt(world: &World, id: &str) -> String {
+    let path = format!("/v1/events/{id}");
+    let key = Some(world.ours.key.as_str());
+    let event = world.call(key, &Method::GET, &path, None).await;
+    event.json["attempts"][0]["id"].to_string()
+}
+
+/// The pages of both.
+async fn seen_on_pages(world: &World, cookie: &str, id: &str) -> [String; 2] {
+    let page = async |path: String| {
+        let page = world.page(cookie, &path, None).await;
+        assert_eq!(page.status, StatusCode::OK, "{path}: {}", page.html);
+        page.html
+    };
+    [
+        page(format!("/dashboard/events/{id}")).await,
+        page(format!("/dashboard/attempts/{}", attempt(world, id).await)).await,
+    ]
+}
+
+/// Its owner, whoever acts for him, and the operator; by the API, and on pages: of the
+/// event, and of what was sent.
 pub(crate) async fn what_a_type_hides_is_shown_to_nobody(world: &World) {
     let payload = json!({"card": {"number": CARD, "of": "Ada"}, "total": 1.50});
     let paid = event(world, "order.paid", json!({"payload": payload})).await;
     let raw = json!({"payload_base64": "NDcxMS0wODE1", "content_type": "text/plain"});
     let raw = event(world, "order.paid", raw).await;
     let other = event(world, "order.sent", json!({"payload": payload})).await;
+    world.all_fails(&world.ours.destination).await;
     // Before anything is hidden, each is whole.
     for (id, field) in [(&paid, "payload"), (&raw, "payload_base64")] {
-        let path = format!("/v1/events/{id}/payload");
-        let seen = world
-            .call(Some(&world.ours.key), &Method::GET, &path, None)
-            .await;
-        assert_eq!(seen.json["shown"], "all", "{seen:?}");
-        assert!(!seen.json[field].is_null(), "{seen:?}");
+        for seen in seen(world, &world.ours.key, id).await {
+            assert_eq!(seen["shown"], "all", "{seen:?}");
+            assert!(!seen[field].is_null(), "{seen:?}");
+        }
     }
     describe(world, "order.paid", json!({"redact": ["/card/number"]})).await;
     let every = world.key(&world.ours, &domain::access::Scope::ALL).await;
     let hidden = json!({"card": {"number": "[redacted]", "of": "Ada"}, "total": 1.50});
     for key in [world.ours.key.as_str(), ADMIN, every.as_str()] {
-        let look = async |id: &str| {
-            let path = format!("/v1/events/{id}/payload");
-            let seen = world.call(Some(key), &Method::GET, &path, None).await;
-            assert_eq!(seen.status, StatusCode::OK, "{seen:?}");
-            seen.json
-        };
-        let seen = look(&paid).await;
-        assert_eq!(
-            (&seen["payload"], &seen["shown"]),
-            (&hidden, &json!("redacted"))
-        );
-        let seen = look(&raw).await;
+        for seen in seen(world, key, &paid).await {
+            let said = (&seen["payload"], &seen["shown"]);
+            assert_eq!(said, (&hidden, &json!("redacted")));
+        }
         let nothing = json!({"content_type": "text/plain", "shown": "nothing"});
-        assert_eq!(seen, nothing);
-        assert_eq!(look(&other).await["payload"], payload);
-
+        let of_raw = seen(world, key, &raw).await;
+        assert_eq!(of_raw, [nothing.clone(), nothing]);
+        for seen in seen(world, key, &other).await {
+            assert_eq!(seen["payload"], payload);
+        }
         let cookie = cookie(world, key).await;
-        let page = async |id: &str| {
-            let path = format!("/dashboard/events/{id}");
-            let page = world.page(&cookie, &path, None).await;
-            assert_eq!(page.status, StatusCode::OK, "{}", page.html);
-            page.html
-        };
-        let paid = page(&paid).await;
-        assert!(
-            !paid.contains(CARD) && paid.contains("[redacted]"),
-            "{paid}"
-        );
-        assert!(
-            paid.contains("Ada") && paid.contains("id=\"about-payload\""),
-            "{paid}"
-        );
-        let raw = page(&raw).await;
-        assert!(
-            !raw.contains(CARD) && !raw.contains("id=\"payload\""),
-            "{raw}"
-        );
-        assert!(page(&other).await.contains(CARD));
+        for page in seen_on_pages(world, &cookie, &paid).await {
+            let hides = !page.contains(CARD) && page.contains("[redacted]");
+            assert!(hides, "{page}");
+            let says = page.contains("Ada") && page.contains("id=\"about-payload\"");
+            assert!(says, "{page}");
+        }
+        for page in seen_on_pages(world, &cookie, &raw).await {
+            let hides = !page.contains(CARD) && !page.contains("id=\"payload\"");
+            assert!(hides, "{page}");
+        }
+        for page in seen_on_pages(world, &cookie, &other).await {
+            assert!(page.contains(CARD), "{page}");
+        }
     }
 }
 

@@ -143,10 +143,12 @@ on_both! {
     event_types::customers_read_the_catalogue_on_pages
     event_types::what_is_wrong_with_a_type_is_named
     ceilings::batches_are_held_to_the_tiers_ceiling
+    ceilings::an_age_is_held_to_the_tiers_ceiling
     ceilings::a_tenant_sets_limits_up_to_what_its_tier_gives
     ceilings::a_destination_shows_the_ceiling_of_whoever_asks
     ceilings::a_tenant_has_as_many_destinations_as_its_tier_allows
     ceilings::what_is_asked_for_beyond_a_tier_may_be_set_once_it_is_granted
+    ceilings::requests_are_listed_in_pages
     limit_groups::a_group_is_joined_by_its_tenants_destinations_alone
     limit_groups::what_is_wrong_with_a_group_is_named
     reports::standings_are_the_own_and_say_what_binds

@@ -109,6 +109,9 @@ pub(crate) async fn pages_say_the_same(world: &World) {
         ("/dashboard/events?type=%00", "type"),
         ("/dashboard/events?type=a%20b", "type"),
         ("/dashboard/events?text=%00", "text"),
+        ("/dashboard/attempts?type=%00", "type"),
+        ("/dashboard/attempts?text=%00", "text"),
+        ("/dashboard/attempts?destination=%00", "destination"),
         ("/dashboard/dead-letters?type=%00", "type"),
     ] {
         let page = world.page(cookie, path, None).await;

@@ -10,13 +10,23 @@ use adapters::key_ring::KeyRing;
 use axum::Router;
 use axum::body::Body;
 use axum::routing::get;
+use bytes::Bytes;
 use domain::access::Scope;
+use domain::attempt::OutcomeKind;
+use domain::attempt::outcome::{NextTry, Outcome, Speaks};
 use domain::backpressure::BacklogBounds;
+use domain::health::Signal;
+use domain::ids::{DestinationId, WorkerId};
 use domain::ingest_limit::IngestLimit;
+use domain::permit::Permit;
+use domain::response_headers::ResponseHeaders;
+use domain::share::Room;
 use domain::signature::HeaderPrefix;
 use engine::backpressure::Pressure;
 use engine::ingest::{Ingest, IngestOptions};
-use engine::ports::{Operations, ReapRules, Store, WatchRules};
+use engine::ports::{
+    ClaimAnswer, Heartbeat, Operations, ReapRules, Run, RunResult, Store, WatchRules,
+};
 use http::{Method, Request, StatusCode, request};
 use http_body_util::BodyExt;
 use secrecy::SecretString;
@@ -38,11 +48,14 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tower::ServiceExt;
+use uuid::Uuid;
 
 use crate::place::Place;
 
 /// The configured key: the administrator's.
 pub(crate) const ADMIN: &str = "an administrator's key";
+
+const WORKER: WorkerId = WorkerId(Uuid::from_u128(7));
 
 /// A type of the catalogue.
 pub(crate) const DESCRIBED: &str = "described";
@@ -456,6 +469,38 @@ impl World {
         }
     }
 
+    /// Claims all that waits at this destination, as a worker does whose requests reach
+    /// nobody: each is a dead letter then, of which it is shown what was to be sent.
+    pub(crate) async fn all_fails(&self, destination: &str) {
+        let store = &self.first.behind.store;
+        let run = Run {
+            destination: DestinationId(destination.parse().unwrap()),
+            republish: false,
+        };
+        let beat = Heartbeat {
+            worker: WORKER,
+            places: 10,
+        };
+        store.heartbeat(&beat).await.unwrap();
+        let mut admitted = store.admit(&[run], &Room::of(10)).await.unwrap();
+        let RunResult::Decided { permits, .. } = admitted.results.remove(0) else {
+            panic!("it is there, and nobody has it");
+        };
+        assert!(!permits.is_empty(), "nothing is admitted");
+        for permit in permits {
+            loop {
+                let claims = store.claim_starts(WORKER, &[permit]).await.unwrap();
+                match &claims.answers[0] {
+                    ClaimAnswer::Started(_) => break,
+                    ClaimAnswer::Early(wait) => tokio::time::sleep(*wait).await,
+                    other => panic!("{other:?}"),
+                }
+            }
+            let outcome = unreached(&permit);
+            store.record_outcomes(WORKER, &[outcome]).await.unwrap();
+        }
+    }
+
     /// One more tenant.
     pub(crate) async fn tenant(&self, name: &str) -> Tenant {
         self.first.tenant(name).await
@@ -470,6 +515,25 @@ impl World {
             false => &tenant.id,
         };
         new_key(&self.router, id, scopes).await.0
+    }
+}
+
+/// It is over, for good.
+fn unreached(permit: &Permit) -> Outcome {
+    Outcome {
+        attempt: permit.attempt,
+        number: permit.number,
+        destination: permit.destination,
+        kind: OutcomeKind::Failed,
+        sent_after: Duration::ZERO,
+        elapsed: Duration::ZERO,
+        status: None,
+        error: Some("its name was not found".into()),
+        response_body: Bytes::new(),
+        response_headers: ResponseHeaders::default(),
+        next: NextTry::DeadLetter,
+        signal: Signal::default(),
+        speaks: Speaks::ForRequest,
     }
 }
 

@@ -287,6 +287,7 @@ fn object(body: &[u8]) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Secret",
         "metadata": { "name": secret.metadata.unwrap_or_default().name },
+        "type": secret.kind,
         "data": data.collect::<serde_json::Map<_, _>>(),
     })
 }
@@ -303,6 +304,8 @@ struct SentSecret {
     metadata: Option<SentMetadata>,
     #[prost(map = "string, bytes", tag = "2")]
     data: std::collections::HashMap<String, Vec<u8>>,
+    #[prost(string, tag = "3")]
+    kind: String,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -353,6 +356,9 @@ impl State {
                 Some(_) => object["metadata"]["namespace"] = json!(key.1),
             }
         }
+        if key.0 == "secrets" && object["type"].as_str().unwrap_or_default().is_empty() {
+            object["type"] = json!("Opaque");
+        }
         play_controllers(&key, &mut object);
         let mut answer = json_body(&self.store(key, object));
         *answer.status_mut() = StatusCode::CREATED;
@@ -375,11 +381,7 @@ impl State {
         } else {
             merge(&mut after, patch);
         }
-        if let Some(field) = immutable(key.0).find(|field| {
-            let at = |object: &Value| object.pointer(field).cloned();
-            at(&before) != at(&after)
-        }) {
-            let path = field.trim_start_matches('/').replace('/', ".");
+        if let Some(path) = changed_for_good(key.0, &before, &after) {
             let message = format!(
                 "{} \"{}\" is invalid: {path}: field is immutable",
                 key.0, key.2
@@ -435,15 +437,47 @@ impl State {
 
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// What an API server lets nobody change, of the kinds that we have.
-fn immutable(plural: &str) -> impl Iterator<Item = &'static str> {
-    let fields: &[&str] = match plural {
+/// A field that has changed and that an API server lets nobody change.
+fn changed_for_good(plural: &str, before: &Value, after: &Value) -> Option<String> {
+    let mut never = immutable(plural, before).iter();
+    if let Some(field) = never.find(|field| before.pointer(field) != after.pointer(field)) {
+        return Some(field.trim_start_matches('/').replace('/', "."));
+    }
+    // Of these kinds all but some fields.
+    let may_change: &[&str] = match plural {
+        "statefulsets" => &[
+            "minReadySeconds",
+            "ordinals",
+            "persistentVolumeClaimRetentionPolicy",
+            "replicas",
+            "revisionHistoryLimit",
+            "template",
+            "updateStrategy",
+        ],
+        "persistentvolumeclaims" => &["resources", "volumeAttributesClassName"],
+        _ => return None,
+    };
+    let fields = [before, after].map(|object| object["spec"].as_object());
+    let fields = fields.into_iter().flatten().flat_map(|spec| spec.keys());
+    let mut fields = fields.filter(|field| !may_change.contains(&field.as_str()));
+    let changed = fields.find(|field| before["spec"][*field] != after["spec"][*field]);
+    changed.map(|field| format!("spec.{field}"))
+}
+
+/// What nobody changes, of the kinds that we have or could have.
+fn immutable(plural: &str, before: &Value) -> &'static [&'static str] {
+    match plural {
         "jobs" => &["/spec/template", "/spec/selector"],
         "deployments" => &["/spec/selector"],
         "rolebindings" => &["/roleRef"],
+        "services" => &["/spec/clusterIP"],
+        "customresourcedefinitions" => &["/spec/group", "/spec/scope", "/spec/names/plural"],
+        "configmaps" | "secrets" if before["immutable"] == true => {
+            &["/data", "/binaryData", "/immutable", "/type"]
+        }
+        "secrets" => &["/type"],
         _ => &[],
-    };
-    fields.iter().copied()
+    }
 }
 
 /// There is nobody to wait for.

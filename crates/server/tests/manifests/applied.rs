@@ -1,6 +1,6 @@
 //! The manifests applied, changed and applied again, by the real `kubectl`.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::built::{documents, list, read, repository, text};
 use super::kubectl::Shell;
@@ -86,25 +86,120 @@ async fn they_can_be_applied_again_after_anything_has_changed() {
     }
 }
 
-/// So that the test above would fail with a Job among them, as it did.
+/// An object, a change of it that any API server refuses, and the field that it names.
+type Refused = (Value, [&'static str; 2], &'static str);
+
+fn refused() -> Vec<Refused> {
+    let pod = json!({ "restartPolicy": "Never",
+        "containers": [{ "name": "paceline", "image": "paceline:0.1.0" }] });
+    let template = json!({ "metadata": { "labels": { "app": "one" } }, "spec": pod });
+    let selector = json!({ "matchLabels": { "app": "one" } });
+    let claim = json!({ "accessModes": ["ReadWriteOnce"], "storageClassName": "slow",
+        "resources": { "requests": { "storage": "1Gi" } } });
+    let role = json!({ "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "one" });
+    let one = |version: &str, kind: &str, spec: Value| {
+        json!({ "apiVersion": version, "kind": kind, "spec": spec,
+            "metadata": { "name": "one", "namespace": "default" } })
+    };
+    let with = |version: &str, kind: &str, field: &str, value: Value| {
+        let mut object = one(version, kind, Value::Null);
+        object.as_object_mut().expect("an object").remove("spec");
+        object[field] = value;
+        object
+    };
+    let mut kept = with("v1", "ConfigMap", "data", json!({ "level": "info" }));
+    kept["immutable"] = json!(true);
+    let mut sealed = with("v1", "Secret", "data", json!({ "level": "aW5mbw==" }));
+    sealed["immutable"] = json!(true);
+    let service = json!({ "clusterIP": "None", "ports": [{ "port": 80 }] });
+    let deployment = json!({ "selector": selector, "template": template });
+    let set = json!({ "selector": selector, "serviceName": "one", "template": template });
+    let rights = "rbac.authorization.k8s.io/v1";
+    vec![
+        (
+            one("batch/v1", "Job", json!({ "template": template })),
+            ["0.1.0", "0.1.1"],
+            "spec.template",
+        ),
+        (
+            one("apps/v1", "Deployment", deployment),
+            ["\"app\":\"one\"", "\"app\":\"two\""],
+            "spec.selector",
+        ),
+        (
+            one("apps/v1", "StatefulSet", set),
+            ["\"serviceName\":\"one\"", "\"serviceName\":\"two\""],
+            "spec.serviceName",
+        ),
+        (
+            one("v1", "PersistentVolumeClaim", claim),
+            ["slow", "fast"],
+            "spec.storageClassName",
+        ),
+        (
+            one("v1", "Service", service),
+            ["None", "10.0.0.9"],
+            "spec.clusterIP",
+        ),
+        (
+            with(rights, "RoleBinding", "roleRef", role),
+            ["\"kind\":\"Role\"", "\"kind\":\"ClusterRole\""],
+            "roleRef",
+        ),
+        (kept, ["info", "debug"], "data"),
+        (sealed, ["aW5mbw==", "ZGVidWc="], "data"),
+        (
+            with("v1", "Secret", "type", json!("Opaque")),
+            ["Opaque", "kubernetes.io/basic-auth"],
+            "type",
+        ),
+    ]
+}
+
+/// So that the test above would fail with a Job among them, as it did, and with anything
+/// else that a real API server takes once.
 #[tokio::test]
-async fn a_job_cannot_be_changed() {
-    let shell = Shell::start().await;
-    let job = r#"{"apiVersion": "batch/v1", "kind": "Job",
-        "metadata": {"name": "migrate", "namespace": "default"},
-        "spec": {"template": {"spec": {"restartPolicy": "Never",
-            "containers": [{"name": "paceline", "image": "paceline:0.1.0"}]}}}}"#;
-    shell.write("job.json", job);
-    shell.done("kubectl apply -f job.json").await;
-    shell.done("kubectl apply -f job.json").await;
-    let output = shell
-        .run("sed s/0.1.0/0.1.1/ job.json | kubectl apply -f -")
-        .await;
-    let problem = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        !output.status.success() && problem.contains("field is immutable"),
-        "{problem}"
-    );
+async fn what_cannot_be_changed_is_refused() {
+    for (object, [from, to], field) in refused() {
+        let shell = Shell::start().await;
+        let (object, kind) = (object.to_string(), text(&object["kind"]));
+        let changed = object.replace(from, to);
+        assert_ne!(changed, object, "{kind}");
+        shell.write("object.json", &object);
+        shell.done("kubectl apply -f object.json").await;
+        shell.done("kubectl apply -f object.json").await;
+        shell.write("object.json", &changed);
+        let output = shell.run("kubectl apply -f object.json").await;
+        let problem = String::from_utf8_lossy(&output.stderr);
+        let immutable = format!("{field}: field is immutable");
+        assert!(
+            !output.status.success() && problem.contains(&immutable),
+            "{kind}: {problem}"
+        );
+    }
+}
+
+/// Those fields of the same kinds that a real one lets anybody change.
+#[tokio::test]
+async fn what_can_be_changed_is_taken() {
+    let changes = [
+        ("StatefulSet", ["0.1.0", "0.1.1"]),
+        ("PersistentVolumeClaim", ["1Gi", "2Gi"]),
+        ("Service", [":80", ":81"]),
+    ];
+    for (object, ..) in refused() {
+        let kind = text(&object["kind"]);
+        let Some((_, [from, to])) = changes.iter().find(|(of, _)| *of == kind) else {
+            continue;
+        };
+        let shell = Shell::start().await;
+        shell.write("object.json", &object.to_string());
+        shell.done("kubectl apply -f object.json").await;
+        let changed = object.to_string().replace(from, to);
+        shell.write("object.json", &changed);
+        let said = shell.done("kubectl apply -f object.json").await;
+        assert!(said.contains("configured"), "{kind}: {said}");
+    }
 }
 
 /// What they apply is there, and nothing that would have to be forced.

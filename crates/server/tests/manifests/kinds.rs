@@ -35,14 +35,20 @@ const fn of_the_cluster(kind: Kind) -> Kind {
 
 /// Those of Kubernetes and of operators that have to be there before ours; and ours,
 /// once it is defined.
-const KINDS: [Kind; 26] = [
+const KINDS: [Kind; 28] = [
     of_the_cluster(kind(("", "v1"), "Namespace", "namespaces")),
     kind(("", "v1"), "ConfigMap", "configmaps"),
     kind(("", "v1"), "Secret", "secrets"),
     kind(("", "v1"), "Service", "services"),
     kind(("", "v1"), "ServiceAccount", "serviceaccounts"),
     kind(("", "v1"), "Event", "events"),
+    kind(
+        ("", "v1"),
+        "PersistentVolumeClaim",
+        "persistentvolumeclaims",
+    ),
     kind(("apps", "v1"), "Deployment", "deployments"),
+    kind(("apps", "v1"), "StatefulSet", "statefulsets"),
     kind(("batch", "v1"), "Job", "jobs"),
     kind(
         ("autoscaling", "v2"),

@@ -4,7 +4,11 @@
 use std::io::Write as _;
 use std::time::Duration;
 
-use super::built::{documents, read};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+
+use super::built::{documents, list, read, text};
 use super::kubectl::Shell;
 
 /// How long an end that comes by itself may take, on a busy machine.
@@ -19,6 +23,9 @@ queue-url=amqps://user:password@host:5671/%2f
 api-key=0123456789abcdef
 secret-keys=one:BwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwc=
 ";
+
+/// The same for the operator of Postgres.
+const WORKER: &str = "username=paceline_worker\npassword=password\n";
 
 /// The lines of the shell on the page, from one heading to the next of its rank; of the
 /// whole page without one.
@@ -69,6 +76,7 @@ async fn empty_cluster() -> Shell {
     let shell = Shell::start().await;
     shell.copy_manifests();
     shell.write("secret.env", SECRETS);
+    shell.write("worker.env", WORKER);
     shell
 }
 
@@ -143,6 +151,49 @@ fn what_a_real_cluster_may_lack_is_left_out_and_nothing_else() {
     assert!(taken.iter().any(|step| step.contains("k8s/overlays/dev")));
 }
 
+const APPLY_DEV: &str = "kubectl apply -k k8s/overlays/dev";
+
+/// Another setting and another image, as in an upgrade, and then nothing.
+async fn changed_and_applied_again(shell: &Shell) {
+    for (change, path) in [
+        ("s/LOG=info/LOG=debug/", "base/settings.env"),
+        (
+            "s/newTag: 0.1.0/newTag: 0.1.1/",
+            "overlays/dev/kustomization.yaml",
+        ),
+    ] {
+        let before = shell.done(&format!("cat k8s/{path}")).await;
+        shell
+            .done(&format!("sed -i.old '{change}' k8s/{path}"))
+            .await;
+        assert_ne!(
+            shell.done(&format!("cat k8s/{path}")).await,
+            before,
+            "{path}"
+        );
+        let said = shell.done(APPLY_DEV).await;
+        assert!(
+            said.contains("deployment.apps/scheduler configured"),
+            "{said}"
+        );
+    }
+    let again = shell.done(APPLY_DEV).await;
+    assert!(
+        again.contains("deployment.apps/scheduler unchanged"),
+        "{again}"
+    );
+    assert!(!again.contains("created"), "{again}");
+}
+
+/// In front of ours, too.
+#[tokio::test]
+async fn an_installation_can_be_changed_and_applied_again() {
+    assert!(for_any_cluster().iter().any(|step| step == APPLY_DEV));
+    let shell = empty_cluster().await;
+    shell.done(APPLY_DEV).await;
+    changed_and_applied_again(&shell).await;
+}
+
 /// The same page, and the same end, where the API server is not ours.
 #[tokio::test]
 async fn every_step_of_the_readme_can_be_taken_on_a_real_cluster() {
@@ -161,6 +212,9 @@ async fn every_step_of_the_readme_can_be_taken_on_a_real_cluster() {
         shell.done(&step).await;
         if step.contains("apply -k") {
             shell.done(ESTABLISHED).await;
+        }
+        if step == APPLY_DEV {
+            changed_and_applied_again(&shell).await;
         }
     }
     no_namespace(&shell).await;
@@ -205,29 +259,78 @@ async fn a_changed_secret_is_one_step() {
     assert_eq!(made.count(), 2, "{names:?}");
 }
 
+/// What is built for production with Postgres by its operator and the patch beneath a
+/// heading of the page.
+async fn with_cnpg_and_the_patch_of(shell: &Shell, heading: &str) -> Vec<Value> {
+    let page = read("k8s/README.md");
+    let begin = format!("\n{heading}\n");
+    let (_, rest) = page.split_once(&begin).expect("the heading is there");
+    let patch = rest.split("```yaml\n").nth(1).expect("it has a patch");
+    let folder = "k8s/overlays/patched";
+    std::fs::create_dir(shell.path().join(folder)).expect("make a folder");
+    let patch = patch.split("```").next().unwrap_or_default();
+    shell.write(&format!("{folder}/patch.yaml"), patch);
+    let overlay = "resources: [../prod]\ncomponents: [../../components/cnpg]\n\
+        patches: [{ path: patch.yaml }]\n";
+    shell.write(&format!("{folder}/kustomization.yaml"), overlay);
+    documents(&shell.done(&format!("kubectl kustomize {folder}")).await)
+}
+
+fn cluster(built: &[Value]) -> &Value {
+    let cluster = built.iter().find(|object| object["kind"] == "Cluster");
+    cluster.expect("it is there")
+}
+
 /// The patch that the page has for it is one.
 #[tokio::test]
 async fn backups_can_be_added_to_the_cluster() {
-    let page = read("k8s/README.md");
-    let (_, rest) = page
-        .split_once("\n## Servers by their operators\n")
-        .expect("the heading is there");
-    let patch = rest.split("```yaml\n").nth(1).expect("it has a patch");
-    let shell = Shell::start().await;
-    shell.copy_manifests();
-    let folder = "k8s/overlays/backed-up";
-    std::fs::create_dir(shell.path().join(folder)).expect("make a folder");
-    let patch = patch.split("```").next().unwrap_or_default();
-    shell.write(&format!("{folder}/backups.yaml"), patch);
-    let overlay = "resources: [../prod]\ncomponents: [../../components/cnpg]\n\
-        patches: [{ path: backups.yaml }]\n";
-    shell.write(&format!("{folder}/kustomization.yaml"), overlay);
-    let built = documents(&shell.done(&format!("kubectl kustomize {folder}")).await);
-    let cluster = built.iter().find(|object| object["kind"] == "Cluster");
-    let spec = &cluster.expect("it is there")["spec"];
+    let shell = empty_cluster().await;
+    let built = with_cnpg_and_the_patch_of(&shell, "## Servers by their operators").await;
+    let spec = &cluster(&built)["spec"];
     let plugin = &spec["plugins"][0];
     assert_eq!(plugin["parameters"]["barmanObjectName"], "paceline-backups");
     assert_eq!(spec["instances"], 3, "it is added to what is there");
+}
+
+/// The role that workers connect as, that schedulers give rights to, and whose password
+/// the page has users make. Without it workers wait for ever.
+#[tokio::test]
+async fn the_cluster_makes_the_role_of_workers() {
+    let shell = empty_cluster().await;
+    let built = with_cnpg_and_the_patch_of(&shell, "### Workers' role with `cnpg`").await;
+    let cluster = cluster(&built);
+    assert_eq!(
+        cluster["spec"]["instances"], 3,
+        "it is added to what is there"
+    );
+    let roles = list(&cluster["spec"]["managed"]["roles"]);
+    let [role] = roles else { panic!("{roles:#?}") };
+    assert_eq!(
+        (&role["login"], &role["ensure"]),
+        (&json!(true), &json!("present"))
+    );
+    let name = text(&role["name"]);
+    let scheduler = (built.iter())
+        .find(|one| one["kind"] == "Deployment" && one["metadata"]["name"] == "scheduler")
+        .expect("it is there");
+    let schema = &scheduler["spec"]["template"]["spec"]["initContainers"][0];
+    let granted = list(&schema["env"])
+        .iter()
+        .find(|one| one["name"] == "PACELINE_WORKER_ROLE");
+    assert_eq!(granted.expect("it gives rights")["value"], name);
+    let connects = format!("worker-database-url=postgres://{name}:");
+    assert!(SECRETS.contains(&connects), "{connects}");
+
+    run(&shell, &steps(Some("What you supply"))).await;
+    let secret = text(&role["passwordSecret"]["name"]);
+    let secret = shell.server.get("secrets", secret).expect("it was made");
+    assert_eq!(secret["type"], "kubernetes.io/basic-auth");
+    let username = STANDARD.encode(name);
+    assert_eq!(
+        secret["data"]["username"], username,
+        "the operator compares them"
+    );
+    assert!(secret["data"]["password"].is_string());
 }
 
 /// As many resources as its operator does not let go at once.

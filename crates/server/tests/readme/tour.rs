@@ -1,10 +1,13 @@
 //! Takes the README's tour as it is written, up to the distributed part. Only
 //! the ports are others, and what is a program of the system's is done here:
-//! `curl`, `jq` and `sqlite3`. The programs in Python run.
+//! `curl`, `jq` and `sqlite3`. The programs in Python run. How long all of it takes, but for
+//! the build, is printed and not judged: `cargo test -p server --test readme tour --
+//! --nocapture` shows it.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
+use tokio::time::Instant;
 
 use crate::book::{README, blocks, commands, words};
 use crate::customer::Customer;
@@ -203,11 +206,13 @@ fn the_tour_works_as_it_is_written() {
         events: Vec::new(),
         sql: Vec::new(),
     };
+    let began = Instant::now();
     for block in blocks(tour, "sh") {
         for command in commands(&block) {
             guide.take(&command);
         }
     }
+    let took = began.elapsed().as_secs_f64();
     let done = guide
         .done
         .iter()
@@ -233,6 +238,8 @@ fn the_tour_works_as_it_is_written() {
         ("top", 1),
     ];
     assert_eq!(done.collect::<Vec<_>>(), expected);
+    let commands: u32 = expected.iter().map(|(_, times)| times).sum();
+    eprintln!("the tour: {commands} commands in {took:.1} s, without the build");
 
     let destination = &guide.stage.variables["ID"];
     let path = format!("/v1/destinations/{destination}");

@@ -301,6 +301,48 @@ async fn a_changed_limit_and_a_pause_hold_when_the_change_answers() {
     assert_eq!(found.state, DestinationState::Paused);
 }
 
+/// Of a tenant whose tier says nothing of a ceiling, as the tiers that are there from the
+/// start: up to what the tier gives, and up to what was granted.
+#[tokio::test]
+async fn a_resource_sets_no_more_than_the_tier_gives() {
+    let world = World::new();
+    let post = async |path: &str, body: Value| {
+        let (status, made) = world.call(Method::POST, path, body).await;
+        assert!(status.is_success(), "{path}: {status} {made}");
+        made["id"].as_str().unwrap().to_owned()
+    };
+    let of_free = json!({"name": "a customer", "tier": "free"});
+    let tenant = post("/v1/tenants", of_free).await;
+    let owner = Owner {
+        tenant: tenant.parse().unwrap(),
+        ..owner("one")
+    };
+    let secret = secret("A");
+    let refused = |done: Result<(), Refusal>, most: &str| {
+        let Err(Refusal::Invalid(message)) = done else {
+            panic!("{done:?}");
+        };
+        let says = message.starts_with("limits: ") && message.contains(most);
+        assert!(says, "{message}");
+    };
+    let created = world.managed.create(&owner, &wanted(3), &secret).await;
+    refused(created.map(drop), "the ceiling of 2 a second");
+    let created = world.managed.create(&owner, &wanted(2), &secret).await;
+    let id = created.unwrap();
+    let set = async |most: u32| world.managed.change(&owner, id, &wanted(most)).await;
+    refused(set(3).await, "the ceiling of 2 a second");
+    assert_eq!(set(1).await, Ok(()));
+    // What a resource holds is set by nobody else: for the grant it lets go.
+    world.managed.release(&owner, id).await.unwrap();
+    let asks = format!("/v1/destinations/{id}/limit-requests");
+    let request = post(&asks, json!({"limits": {"per_second": 40}})).await;
+    let approve = format!("/v1/limit-requests/{request}/approve");
+    post(&approve, json!({})).await;
+    world.managed.take_over(&owner, id).await.unwrap();
+    assert_eq!([set(1).await, set(40).await], [Ok(()), Ok(())]);
+    refused(set(41).await, "the ceiling of 40 a second");
+}
+
 #[tokio::test]
 async fn another_secret_signs_once_it_is_rotated_in() {
     let world = World::new();

@@ -5,9 +5,9 @@ use async_trait::async_trait;
 use domain::ids::{DestinationId, TenantId};
 use domain::policy::LimitSettings;
 use engine::ports::{
-    CatalogError, Destination, Found, HeldDestination, LimitRequest, LimitRequestState,
-    LimitRequests, Manager, Managers, NOT_RELEASED, NewDestination, NewDestinationsRequest,
-    NewLimitRequest, NewSecret, SealedSecret,
+    CatalogError, Destination, Found, HeldDestination, LimitRequest, LimitRequestPosition,
+    LimitRequestState, LimitRequests, Manager, Managers, NOT_RELEASED, NewDestination,
+    NewDestinationsRequest, NewLimitRequest, NewSecret, SealedSecret,
 };
 use uuid::Uuid;
 
@@ -103,6 +103,7 @@ impl LimitRequests for Unmanaged {
     async fn limit_requests(
         &self,
         _: Option<TenantId>,
+        _: Option<LimitRequestPosition>,
         _: u32,
     ) -> Result<Vec<LimitRequest>, CatalogError> {
         Ok(Vec::new())

@@ -54,17 +54,27 @@ struct Written {
     post: Post,
 }
 
+/// Writes an event for a destination of a tenant, past the API.
+pub(crate) async fn write_event(
+    connection: &mut PgConnection,
+    event: Uuid,
+    [tenant, destination]: [Uuid; 2],
+    payload: &[u8],
+) -> anyhow::Result<()> {
+    let written = sqlx::query(INSERT)
+        .bind(event)
+        .bind(tenant)
+        .bind(destination)
+        .bind(payload);
+    let written = written.execute(connection).await;
+    written.context("insert an event")?;
+    Ok(())
+}
+
 impl Written {
     async fn insert(&self, connection: &mut PgConnection) -> anyhow::Result<()> {
-        sqlx::query(INSERT)
-            .bind(self.event)
-            .bind(self.to.tenant.0)
-            .bind(self.to.id.0)
-            .bind(self.payload.as_bytes())
-            .execute(connection)
-            .await
-            .context("insert an event")?;
-        Ok(())
+        let to = [self.to.tenant.0, self.to.id.0];
+        write_event(connection, self.event, to, self.payload.as_bytes()).await
     }
 
     /// It is durable.

@@ -9,11 +9,13 @@
 //! the corpus of `http_sender`.
 
 mod attacker;
-mod outbox;
+mod late;
 mod receivers;
 mod requests;
 mod sockets;
 mod underway;
+
+use std::time::Duration;
 
 pub(super) use self::attacker::Attacker;
 pub(super) use self::underway::Underway;
@@ -50,7 +52,7 @@ pub(super) enum Attack {
     Changes,
     /// Destinations that are created and deleted.
     Deletions,
-    /// Transactions that insert into the outbox and commit late.
+    /// Transactions that write events and commit late.
     LateCommits,
     /// Idempotency keys over a thousand destinations.
     Idempotency,
@@ -97,7 +99,7 @@ impl Attack {
         chosen
     }
 
-    /// No other program writes to Paceline's file.
+    /// No other program writes events to Paceline's file.
     fn is_of(self, size: Size) -> bool {
         self != Self::LateCommits || size == Size::Distributed
     }
@@ -136,6 +138,37 @@ impl Attack {
         Ok(())
     }
 
+    /// Refuses one that holds connections where these are too few: such as where the API
+    /// refuses them as soon as they have begun.
+    pub(super) fn is_held(self, held: u64) -> anyhow::Result<()> {
+        let (name, least) = (self.name(), self.least_held());
+        anyhow::ensure!(
+            held >= least,
+            "{name}: {held} connections are held, not {least}"
+        );
+        Ok(())
+    }
+
+    /// Connections that are held at least. Fewer than it opens, for some end by themselves
+    /// and some are beyond what one tenant may have.
+    const fn least_held(self) -> u64 {
+        match self {
+            Self::Heads | Self::Idle => 500,
+            Self::Unread => 100,
+            Self::Bodies => 32,
+            Self::Streams => 20,
+            _ => 0,
+        }
+    }
+
+    /// How long the others are looked at, at least: so long that it has done what it does.
+    pub(super) fn least_length(self) -> Duration {
+        match self {
+            Self::LateCommits => Duration::from_secs(60),
+            _ => Duration::ZERO,
+        }
+    }
+
     /// Begins it, by a tenant that can do all that a tenant can.
     pub(super) async fn begin(self, attacker: &Attacker) -> anyhow::Result<Underway> {
         let mut underway = Underway::default();
@@ -155,7 +188,7 @@ impl Attack {
             Self::Reports => requests::reports(attacker, into).await?,
             Self::Changes => requests::changes(attacker, into).await?,
             Self::Deletions => requests::deletions(attacker, into),
-            Self::LateCommits => outbox::late_commits(attacker, into).await?,
+            Self::LateCommits => late::late_commits(attacker, into).await?,
             Self::Idempotency => requests::idempotency(attacker, into).await?,
             Self::Resends => requests::resends(attacker, into).await?,
             Self::FanOut => requests::fan_out(attacker, into).await?,
@@ -207,7 +240,25 @@ mod tests {
     }
 
     #[test]
-    fn a_file_has_no_outbox_to_commit_to_late() {
+    fn one_that_holds_nothing_is_no_attack() {
+        let said = |attack: Attack, held| attack.is_held(held).map_err(|error| error.to_string());
+        let none = "64 dripping bodies: 0 connections are held, not 32";
+        assert_eq!(said(Attack::Bodies, 0), Err(none.to_owned()));
+        for held in [Attack::Heads, Attack::Idle, Attack::Unread, Attack::Streams] {
+            assert!(said(held, 0).is_err());
+            assert_eq!(said(held, 500), Ok(()));
+        }
+        assert_eq!(said(Attack::FanOut, 0), Ok(()), "it holds no connection");
+    }
+
+    #[test]
+    fn late_commits_are_made_while_it_is_looked() {
+        assert!(Attack::LateCommits.least_length() > late::LONGEST);
+        assert_eq!(Attack::Backlog.least_length(), Duration::ZERO);
+    }
+
+    #[test]
+    fn no_other_program_commits_late_to_a_file() {
         assert!(chosen(&["late"], Size::Embedded).is_empty());
         assert_eq!(chosen(&["late"], Size::Distributed), [Attack::LateCommits]);
     }

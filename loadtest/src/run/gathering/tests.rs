@@ -60,6 +60,7 @@ pub(crate) fn evidence() -> Evidence {
                 },
             ),
         ]),
+        grown: BTreeMap::new(),
         watched_seconds: 4.0,
         database: Some(Done {
             wal_bytes: 2_000,
@@ -139,6 +140,25 @@ fn latencies_are_from_accepted_to_the_first_byte() {
     close(&report, "client_late_p99_ms", 0.01);
     close(&report, "start_p50_ms", 1.0);
     close(&report, "start_p99_ms", 3.0);
+}
+
+#[test]
+fn lateness_and_growth_are_there_where_they_are_known() {
+    let nothing = report(evidence());
+    for name in ["late_p99_ms", "rss_growth.serve"] {
+        assert_eq!(nothing.metric(name), None, "{name}");
+    }
+    let known = report(Evidence {
+        verdict: Verdict {
+            lates_us: vec![50_000, 0, 2_000],
+            ..evidence().verdict
+        },
+        grown: BTreeMap::from([("serve".to_owned(), 1.25)]),
+        ..evidence()
+    });
+    close(&known, "late_p50_ms", 2.0);
+    close(&known, "late_p99_ms", 50.0);
+    close(&known, "rss_growth.serve", 1.25);
 }
 
 /// Of events at their destinations, which were accepted and arrived at these tenths of a

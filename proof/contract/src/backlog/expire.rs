@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use domain::attempt::{AttemptState, OutcomeKind};
 use domain::event::{NewEvent, Timing};
-use domain::ids::DestinationId;
+use domain::ids::{DestinationId, ReplayId, TenantId};
 use domain::retry::RetrySettings;
 
 use super::BacklogWorld;
-use engine::ports::{AttemptView, DeadLetterFilter, NextTry, TOO_OLD};
+use crate::store::tenants::new_tenant;
+use engine::ports::{AttemptView, DeadLetterFilter, NewReplay, NextTry, TOO_OLD, Which};
 
 const AGE: Duration = Duration::from_millis(1_000);
 
@@ -197,4 +198,117 @@ pub async fn what_is_meant_for_later_starts_then(world: &BacklogWorld) {
     let permits = world.admit(of).await;
     assert_eq!(of_permits(&permits), [attempts[0].id]);
     assert!(permits[0].not_before >= later);
+}
+
+/// To say of a tier how old events may become.
+fn tier_says(tier: &str, seconds: &str) -> String {
+    format!("update tiers set ceiling_age_seconds = {seconds} where name = '{tier}'")
+}
+
+/// The newest attempt first.
+async fn attempts_of(
+    world: &BacklogWorld,
+    tenant: TenantId,
+    of: DestinationId,
+) -> Vec<AttemptView> {
+    let attempts = world.catalog.attempts(tenant, of, None, 100).await;
+    attempts.unwrap()
+}
+
+/// Although it is paused, so that nothing of it is tried; the default tenant has no ceiling.
+pub async fn an_event_is_as_old_as_the_tier_says_where_its_destination_says_nothing(
+    world: &BacklogWorld,
+) {
+    for tier in ["free", "standard"] {
+        world.sql(&tier_says(tier, "1")).await;
+    }
+    let tenant = new_tenant(world).await;
+    let of = world.destination().unlimited().create_for(tenant).await;
+    let ours = world.destination().unlimited().create().await;
+    for id in [of, ours] {
+        let pause = format!("update destinations set state = 'paused' where id = '{id}'");
+        world.sql(&pause).await;
+    }
+    world.accept_for(tenant, of, 2).await;
+    world.accept(ours, 1).await;
+    let waiting = attempts_of(world, tenant, of).await;
+    for one in &waiting {
+        assert_eq!(one.expires_at, Some(one.created_at + AGE));
+    }
+    assert_eq!(world.attempts(ours).await[0].expires_at, None);
+    world.pass_until(waiting[0].created_at + AGE).await;
+    assert_eq!(world.reap().await.expired, 2);
+    let states: Vec<_> = (attempts_of(world, tenant, of).await.iter())
+        .map(|one| (one.state, one.dead_letter))
+        .collect();
+    assert_eq!(states, [(AttemptState::Expired, true); 2]);
+    assert_eq!(world.states(ours).await, [AttemptState::Waiting]);
+}
+
+/// By whichever row: the tier's, the tenant's or the destination's.
+pub async fn another_age_of_the_tier_holds_for_events_accepted_after_it(world: &BacklogWorld) {
+    let tenant = new_tenant(world).await;
+    let of = world.destination().unlimited().create_for(tenant).await;
+    let moved = world.destination().unlimited().create().await;
+    let has = |seconds| format!("update destinations set max_age_ms = {seconds} where id = '{of}'");
+    let to_enterprise = format!("update tenants set tier = 'enterprise' where id = '{tenant}'");
+    for (sql, seconds) in [
+        (tier_says("free", "3600"), Some(3_600)),
+        (has("60000"), Some(60)),
+        // What it says itself stays.
+        (tier_says("free", "30"), Some(60)),
+        (has("null"), Some(30)),
+        (tier_says("standard", "7"), Some(30)),
+        (to_enterprise, None),
+        (tier_says("enterprise", "20"), Some(20)),
+        (tier_says("enterprise", "null"), None),
+    ] {
+        world.sql(&sql).await;
+        world.accept_for(tenant, of, 1).await;
+        let newest = attempts_of(world, tenant, of).await.swap_remove(0);
+        let expected = seconds.map(|age| newest.created_at + Duration::from_secs(age));
+        assert_eq!(newest.expires_at, expected, "{sql}");
+    }
+    world.sql(&tier_says("enterprise", "10")).await;
+    let theirs = format!("update destinations set tenant_id = '{tenant}' where id = '{moved}'");
+    world.sql(&theirs).await;
+    world.accept_for(tenant, moved, 1).await;
+    let newest = attempts_of(world, tenant, moved).await.swap_remove(0);
+    let end = newest.created_at + Duration::from_secs(10);
+    assert_eq!(newest.expires_at, Some(end));
+}
+
+/// As a dead letter, and as an event whatever became of it: from when it is sent again.
+pub async fn what_is_sent_again_is_as_old_as_the_tier_says(world: &BacklogWorld) {
+    world.sql(&tier_says("free", "3600")).await;
+    let tenant = new_tenant(world).await;
+    let of = world.destination().unlimited().create_for(tenant).await;
+    let event = NewEvent {
+        tenant,
+        ..world.typed("paid", Some(of)).await
+    };
+    world.accept_one(&event).await;
+    let worker = world.worker().await;
+    let permits = world.start_all(worker, of).await;
+    let (failed, dead) = (OutcomeKind::Failed, NextTry::DeadLetter);
+    world.record(worker, &permits[0], failed, dead).await;
+    let dead = attempts_of(world, tenant, of).await[0].id;
+    for which in [Which::One(dead), Which::Event(of, event.id)] {
+        // A replay is of what was over before it.
+        world.pass(Duration::from_millis(50)).await;
+        let new = NewReplay {
+            id: ReplayId(world.id()),
+            which,
+            share: 1.0,
+        };
+        world.backlog.create_replay(tenant, &new).await.unwrap();
+        let advanced = world.replays.advance_replays(10).await.unwrap();
+        assert_eq!(advanced.replayed + advanced.resent, 1, "{new:?}");
+        let newest = attempts_of(world, tenant, of).await.swap_remove(0);
+        assert_eq!(newest.state, AttemptState::Waiting);
+        let end = newest.created_at + Duration::from_secs(3_600);
+        assert_eq!(newest.expires_at, Some(end), "{new:?}");
+        let permits = world.start_all(worker, of).await;
+        world.finish(worker, &permits).await;
+    }
 }

@@ -8,8 +8,8 @@ use domain::ids::{DestinationId, TenantId};
 use domain::limit::Shape;
 use domain::policy::LimitSettings;
 use engine::ports::{
-    CatalogError, DEFAULT_TENANT, DestinationChange, LimitRequestState, NewLimitRequest,
-    OtherLimits, TierChange, Wanted,
+    CatalogError, DEFAULT_TENANT, DestinationChange, LimitRequest, LimitRequestState,
+    NewLimitRequest, OtherLimits, TierChange, Wanted,
 };
 
 use super::{TenantWorld, not_found, refuses};
@@ -20,6 +20,7 @@ const CEILING: Ceiling = Ceiling {
     max_in_flight: Some(50),
     batch_events: None,
     batch_bytes: None,
+    age_seconds: None,
 };
 
 fn per_second(max: u32) -> LimitSettings {
@@ -421,7 +422,7 @@ pub async fn an_open_request_is_replaced_and_decided_once(world: &TenantWorld) {
         let made = port.request_limits(DEFAULT_TENANT, request).await;
         assert_eq!(made.unwrap(), open);
     }
-    let listed = port.limit_requests(None, 10).await.unwrap();
+    let listed = port.limit_requests(None, None, 10).await.unwrap();
     assert_eq!(listed.len(), 1, "{listed:?}");
     assert_eq!((listed[0].id, &listed[0].note), (second.id, &second.note));
     let wanted = Wanted::Limits {
@@ -448,7 +449,10 @@ pub async fn an_open_request_is_replaced_and_decided_once(world: &TenantWorld) {
     world.pass(Duration::from_millis(2)).await;
     let third = asked(40, "");
     port.request_limits(DEFAULT_TENANT, &third).await.unwrap();
-    let listed = port.limit_requests(Some(DEFAULT_TENANT), 10).await.unwrap();
+    let listed = port
+        .limit_requests(Some(DEFAULT_TENANT), None, 10)
+        .await
+        .unwrap();
     let states: Vec<_> = listed.iter().map(|one| (one.id, one.state)).collect();
     let open = LimitRequestState::Open;
     assert_eq!(states, [(third.id, open), (second.id, approved)]);
@@ -473,7 +477,58 @@ pub async fn requests_are_for_ones_own_destinations(world: &TenantWorld) {
     let port = &world.requests;
     not_found(port.request_limits(theirs, &request).await);
     port.request_limits(ours, &request).await.unwrap();
-    let seen = async |tenant| port.limit_requests(tenant, 10).await.unwrap().len();
+    let seen = async |tenant| port.limit_requests(tenant, None, 10).await.unwrap().len();
     assert_eq!(seen(None).await, 1);
     assert_eq!((seen(Some(ours)).await, seen(Some(theirs)).await), (1, 0));
+}
+
+/// Page after page, the open ones and then those that are decided, each once: of one tenant
+/// and of all.
+pub async fn requests_are_listed_in_pages(world: &TenantWorld) {
+    let (ours, theirs) = (world.tenant("free").await.id, world.tenant("free").await.id);
+    let port = &world.requests;
+    for (number, tenant) in [ours, theirs, ours, ours, theirs, ours, ours]
+        .into_iter()
+        .enumerate()
+    {
+        // Some are made in the same instant, and some are not.
+        if number % 2 == 0 {
+            world.pass(Duration::from_millis(2)).await;
+        }
+        let new = world.destination().build();
+        let request = NewLimitRequest {
+            id: world.id(),
+            destination: world.destination_of(tenant, &new).await,
+            limits: Some(OtherLimits {
+                before: LimitSettings::EXACT,
+                settings: per_second(20),
+            }),
+            batches: LargerBatches::default(),
+            note: String::new(),
+        };
+        port.request_limits(tenant, &request).await.unwrap();
+    }
+    let open = port.limit_requests(Some(ours), None, 10).await.unwrap();
+    for one in open.iter().step_by(2) {
+        let declined = LimitRequestState::Declined;
+        port.decide_limit_request(one.id, declined, "")
+            .await
+            .unwrap();
+    }
+    for (tenant, open, count) in [(Some(ours), 2, 5), (Some(theirs), 2, 2), (None, 4, 7)] {
+        let all = port.limit_requests(tenant, None, 10).await.unwrap();
+        let is_open = |one: &&LimitRequest| one.state == LimitRequestState::Open;
+        let first = all.iter().take_while(is_open).count();
+        assert_eq!((first, all.len()), (open, count), "{all:?}");
+        for limit in 1..=4 {
+            let (mut seen, mut before) = (Vec::new(), None);
+            loop {
+                let page = port.limit_requests(tenant, before, limit).await.unwrap();
+                let Some(last) = page.last() else { break };
+                before = Some(last.position());
+                seen.extend(page);
+            }
+            assert_eq!(seen, all, "{limit} at a time");
+        }
+    }
 }

@@ -181,7 +181,10 @@ pub async fn a_request_keeps_the_part_that_it_does_not_ask_for(world: &TenantWor
         open.push(request);
     }
     assert_eq!(
-        port.limit_requests(Some(tenant), 10).await.unwrap().len(),
+        port.limit_requests(Some(tenant), None, 10)
+            .await
+            .unwrap()
+            .len(),
         1
     );
     open.dedup();
@@ -273,7 +276,7 @@ pub async fn a_request_for_destinations_is_the_tenants(world: &TenantWorld) {
     let newer = ask(world, ours, 30).await;
     not_found(port.limit_request(first).await);
     let limits = ask_for_events(world, (ours, id), 7).await;
-    let listed = port.limit_requests(Some(ours), 10).await.unwrap();
+    let listed = port.limit_requests(Some(ours), None, 10).await.unwrap();
     let mut open: Vec<_> = listed.iter().map(|one| (one.id, one.state)).collect();
     open.sort_by_key(|(id, _)| *id != newer);
     let waits = LimitRequestState::Open;
@@ -284,7 +287,10 @@ pub async fn a_request_for_destinations_is_the_tenants(world: &TenantWorld) {
         (ours, Wanted::Destinations(30))
     );
     assert_eq!(found.note, "shops");
-    assert_eq!(port.limit_requests(Some(theirs), 10).await.unwrap(), []);
+    assert_eq!(
+        port.limit_requests(Some(theirs), None, 10).await.unwrap(),
+        []
+    );
     let declined = LimitRequestState::Declined;
     (port.decide_limit_request(newer, declined, "not yet").await).unwrap();
     let again = port.decide_limit_request(newer, declined, "").await;

@@ -432,6 +432,7 @@ pub async fn a_tier_comes_and_goes(world: &TenantWorld) {
             max_in_flight: Some(9),
             batch_events: Some(50),
             batch_bytes: Some(65_536),
+            age_seconds: Some(86_400),
         },
     };
     let all = async || world.tenants.tiers().await.unwrap();

@@ -113,7 +113,8 @@ const INSERT_ATTEMPT: &str = "
         urgent)
     select ?1, ?2, ?3, ?4, ?5, ?6, ?7, coalesce(min(by_age, ?8), by_age, ?8), ?9
     from (
-        select coalesce(?7, ?5) + max_age_ms * 1000 as by_age from destinations where id = ?3
+        select coalesce(?7, ?5) + coalesce(max_age_ms, tier_age_ms) * 1000 as by_age
+        from destinations where id = ?3
     )";
 
 const INSERT_KEY: &str = "

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use domain::admission::Look;
+use domain::admission::{Blocked, Look};
 use domain::event::NewEvent;
 use domain::ids::{AttemptId, DestinationId, Epoch, EventId, PermitNumber, TenantId, WorkerId};
 use domain::margin::Spread;
@@ -192,6 +192,16 @@ pub(crate) fn decided_failing(permits: &[Permit], look: Look) -> RunResult {
         look,
         blocked: None,
         failing: true,
+    }
+}
+
+/// The same of one that is given nothing, for the fleet has no place.
+pub(crate) fn decided_short_of_places(look: Look) -> RunResult {
+    RunResult::Decided {
+        permits: Vec::new(),
+        look,
+        blocked: Some(Blocked::Places),
+        failing: false,
     }
 }
 

@@ -76,7 +76,9 @@ const MOVE: &str = "-- advance_replays: move
         )
         select m.event_id, m.destination_id, m.tenant_id, m.try_number + 1, m.try_number,
             from_micros($11), from_micros($11), $12,
-            from_micros($11) + d.max_age_ms * interval '1 millisecond', m.payload_bytes, e.urgent
+            from_micros($11)
+                + coalesce(d.max_age_ms, d.tier_age_ms) * interval '1 millisecond',
+            m.payload_bytes, e.urgent
         from marked m
         join destinations d on d.id = m.destination_id
         cross join lateral (

@@ -423,7 +423,9 @@ fn moved() -> String {
             replay_id, expires_at, payload_bytes, urgent
         )
         select k.id, d.id, d.tenant_id, k.tries + 1, k.tries, from_micros($11),
-            from_micros($11), $1, from_micros($11) + d.max_age_ms * interval '1 millisecond',
+            from_micros($11), $1,
+            from_micros($11)
+                + coalesce(d.max_age_ms, d.tier_age_ms) * interval '1 millisecond',
             octet_length(e.payload), e.urgent
         from known k
         join events e on e.id = k.id and e.day = k.day

@@ -136,7 +136,7 @@ const ADD: &str = "
         replay_id, expires_at, payload_bytes, urgent
     )
     select e.id, d.id, e.tenant_id, t.tries + 1, t.tries, ?4, ?4, ?3,
-        ?4 + d.max_age_ms * 1000, length(e.payload), e.urgent
+        ?4 + coalesce(d.max_age_ms, d.tier_age_ms) * 1000, length(e.payload), e.urgent
     from events e
     join destinations d on d.id = ?2
     join (

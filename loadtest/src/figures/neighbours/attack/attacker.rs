@@ -24,7 +24,7 @@ pub(in crate::figures::neighbours) struct Attacker {
     pub(in crate::figures::neighbours) address: String,
     pub(in crate::figures::neighbours) key: String,
     pub(in crate::figures::neighbours) tenant: Uuid,
-    /// Where it may insert into the outbox, if there is one.
+    /// Where it may write events itself, if that is a database that takes them of others.
     pub(in crate::figures::neighbours) database: Option<String>,
     /// Of its session, if it has signed in.
     pub(in crate::figures::neighbours) cookie: Option<String>,
@@ -81,16 +81,31 @@ impl Attacker {
         Ok(made)
     }
 
+    /// The cookies of so many sessions.
+    pub(super) async fn sessions(&self, count: usize) -> anyhow::Result<Vec<String>> {
+        let mut cookies = Vec::with_capacity(count);
+        for _ in 0..count {
+            let signed_in = self.signed_in().await?;
+            cookies.push(signed_in.cookie.context("nobody was signed in")?);
+        }
+        Ok(cookies)
+    }
+
     /// At least so many events that were for nobody, of the type that its subscribers
     /// will want.
     pub(super) async fn history(&self, events: usize) -> anyhow::Result<()> {
         let body = batch(&json!({"type": TYPE, "payload": {}}));
+        self.accepted(&body, events).await
+    }
+
+    /// Posts this batch until at least so many events were accepted.
+    pub(super) async fn accepted(&self, body: &str, events: usize) -> anyhow::Result<()> {
         let mut client = self.client().await?;
         let began = Instant::now();
         let mut taken = 0;
         while taken < events {
-            ensure!(began.elapsed() < PATIENCE, "no history of {events} events");
-            let (status, answer) = client.answer("POST", "/v1/events/batch", &body).await?;
+            ensure!(began.elapsed() < PATIENCE, "not {events} events in time");
+            let (status, answer) = client.answer("POST", "/v1/events/batch", body).await?;
             if !status.is_success() {
                 sleep(Duration::from_millis(100)).await;
                 continue;
@@ -119,6 +134,8 @@ pub(super) struct Ask {
     pub(super) method: &'static str,
     pub(super) path: String,
     pub(super) body: String,
+    /// In place of the attacker's own.
+    pub(super) key: Option<String>,
 }
 
 pub(super) fn ask(method: &'static str, path: &str) -> Ask {
@@ -126,6 +143,7 @@ pub(super) fn ask(method: &'static str, path: &str) -> Ask {
         method,
         path: path.to_owned(),
         body: String::new(),
+        key: None,
     }
 }
 

@@ -1,7 +1,11 @@
 //! Attacks by requests, one after the other.
 
 use anyhow::Context as _;
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use secrecy::ExposeSecret;
 use serde_json::{Value, json};
+use server::access::MintedKey;
 
 use super::attacker::{Ask, Attacker, NOBODY, TYPE, ask, batch, post};
 use super::underway::{CLIENTS, Underway};
@@ -15,6 +19,16 @@ const KEYED: usize = 1_000;
 /// Events that are sent again, and destinations that they are sent to.
 const HISTORY: usize = 20_000;
 const RESENT_TO: usize = 20;
+
+/// Destinations that reports tell of, and deliveries that wait for each.
+const REPORTED: usize = 200;
+const WAITING_FOR_EACH: usize = 50;
+
+/// Deliveries that wait for a retry of one destination, which a plan reads.
+const RETRIED: usize = 10_000;
+
+/// Deliveries that wait for a destination when it is deleted.
+const PILE: usize = 100;
 
 /// Bytes of the largest form.
 const FORM: usize = 64 * 1_024;
@@ -89,17 +103,30 @@ fn many_fields(begun: &str) -> String {
     form
 }
 
+/// Another one for each request: of what is no key, or is known, the store is not asked.
 pub(super) fn unknown_keys(attacker: &Attacker, underway: &mut Underway) {
-    for number in 0..8 {
-        let stranger = Attacker {
-            key: format!("pk_nobody_{number}_{}", "x".repeat(32)),
-            ..attacker.clone()
-        };
-        underway.crew(&stranger, 25, |_| ask("GET", "/v1/destinations"));
-    }
+    let (_, seed) = attacker.tenant.as_u64_pair();
+    underway.crew(attacker, 200, move |turn| Ask {
+        key: Some(unknown_key(seed.wrapping_add(turn))),
+        ..ask("GET", "/v1/destinations")
+    });
+}
+
+/// As a key is written, and of nobody.
+fn unknown_key(seed: u64) -> String {
+    let mut random = StdRng::seed_from_u64(seed);
+    let key = MintedKey::new(None, random.random(), random.random());
+    key.text.expose_secret().to_owned()
 }
 
 pub(super) async fn reports(attacker: &Attacker, underway: &mut Underway) -> anyhow::Result<()> {
+    let seldom = json!({"limits": {"per_minute": 1}});
+    let ids = attacker.destinations(REPORTED, NOBODY, seldom).await?;
+    let waiting = for_each(&ids, 1_000 / REPORTED);
+    attacker
+        .accepted(&waiting, REPORTED * WAITING_FOR_EACH)
+        .await?;
+    let retried = with_retries(attacker).await?;
     let id = attacker.destination(NOBODY, json!({})).await?;
     let mut client = attacker.client().await?;
     for limit in 1..=100 {
@@ -116,31 +143,64 @@ pub(super) async fn reports(attacker: &Attacker, underway: &mut Underway) -> any
         ask("GET", &format!("/v1/destinations/{id}/explanation")),
         ask("GET", &format!("/v1/destinations/{id}/attempts?limit=1000")),
         post(&format!("/v1/destinations/{id}/plan"), &plan),
+        post(&format!("/v1/destinations/{retried}/plan"), &plan),
     ];
     underway.crew(attacker, 100, in_turn(asks));
     Ok(())
+}
+
+/// So many events for each of these, as a batch.
+fn for_each(ids: &[String], events: usize) -> String {
+    let event = |id: &String| json!({"destination_id": id, "payload": {}});
+    let events: Vec<Value> = (0..events).flat_map(|_| ids.iter().map(event)).collect();
+    json!({"events": events}).to_string()
+}
+
+/// A destination of which more and more deliveries wait for a retry: nobody listens,
+/// no breaker opens for it, and an hour passes before the next try.
+async fn with_retries(attacker: &Attacker) -> anyhow::Result<String> {
+    let unlimited = json!({"unlimited": true});
+    let id = attacker.destination(NOBODY, unlimited).await?;
+    let mut client = attacker.client().await?;
+    let never = json!({"opens_after_failures": 0}).to_string();
+    let path = format!("/v1/destinations/{id}/breaker");
+    client.send("PATCH", &path, &never).await?;
+    let late = json!({"delays_ms": [3_600_000]}).to_string();
+    let path = format!("/v1/destinations/{id}/retries");
+    client.send("PUT", &path, &late).await?;
+    let body = batch(&json!({"destination_id": id, "payload": {}}));
+    attacker.accepted(&body, RETRIED).await?;
+    Ok(id)
 }
 
 pub(super) async fn changes(attacker: &Attacker, underway: &mut Underway) -> anyhow::Result<()> {
     let id = attacker.destination(NOBODY, json!({})).await?;
     let path = format!("/v1/destinations/{id}");
     underway.crew(attacker, 200, move |turn| Ask {
-        method: "PATCH",
-        path: path.clone(),
         body: json!({"limits": {"per_second": turn % 1_000 + 1}}).to_string(),
+        ..ask("PATCH", &path)
     });
+    // What shows the limits and what they were is read all the while.
+    let pages = vec![
+        ask("GET", &format!("/dashboard/destinations/{id}")),
+        ask("GET", &format!("/dashboard/destinations/{id}/edit")),
+    ];
+    underway.crew(&attacker.signed_in().await?, 25, in_turn(pages));
     Ok(())
 }
 
-/// Bounded by what it may ask for in a second.
+/// Bounded by what it may ask for in a second. Each leaves what waited for it.
 pub(super) fn deletions(attacker: &Attacker, underway: &mut Underway) {
     for _ in 0..CLIENTS {
         let attacker = attacker.clone();
         underway.repeat(move || {
             let attacker = attacker.clone();
             async move {
-                let id = attacker.destination(NOBODY, json!({})).await?;
+                let seldom = json!({"limits": {"per_minute": 1}});
+                let id = attacker.destination(NOBODY, seldom).await?;
                 let path = format!("/v1/destinations/{id}");
+                let pile = for_each(&[id], PILE);
+                attacker.accepted(&pile, PILE).await?;
                 attacker.client().await?.send("DELETE", &path, "").await
             }
         });
@@ -209,7 +269,32 @@ pub(super) async fn backlog(attacker: &Attacker, underway: &mut Underway) -> any
 mod tests {
     use std::collections::BTreeSet;
 
+    use server::access::KeyText;
+
     use super::*;
+
+    /// Else nobody would ask the store for it.
+    #[test]
+    fn a_key_of_nobody_is_written_as_a_key_and_another_each_time() {
+        let ids: BTreeSet<_> = (0..100)
+            .map(|seed| KeyText::parse(&unknown_key(seed)).unwrap().id.0)
+            .collect();
+        assert_eq!(ids.len(), 100);
+    }
+
+    #[test]
+    fn each_destination_has_as_much_to_wait_for() {
+        let ids = ["a".to_owned(), "b".to_owned()];
+        let batch: Value = serde_json::from_str(&for_each(&ids, 3)).unwrap();
+        let events = batch["events"].as_array().unwrap();
+        let of = |id| {
+            events
+                .iter()
+                .filter(|one| one["destination_id"] == id)
+                .count()
+        };
+        assert_eq!((events.len(), of("a"), of("b")), (6, 3, 3));
+    }
 
     #[test]
     fn a_form_is_as_large_as_it_may_be() {

@@ -8,10 +8,11 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
-use tokio::time::{MissedTickBehavior, interval, sleep};
+use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 use super::super::super::nuisance::Hostile;
 use super::attacker::{Ask, Attacker, FROM};
+use super::late::Late;
 use crate::api::socket_from;
 
 /// Clients that ask in turn.
@@ -23,6 +24,18 @@ const UNREAD_BYTES: u32 = 4_096;
 /// Whoever reads nothing hangs up then, and begins again: before the API does.
 const UNREAD_FOR: Duration = Duration::from_secs(20);
 
+/// What is refused or closed before this was never held.
+const AT_ONCE: Duration = Duration::from_secs(1);
+
+/// How every answer begins that is none of a refusal or a failure.
+const SUCCESS: &[u8] = b"HTTP/1.1 2";
+
+/// Until the rest of a status comes.
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
+
+/// How often a little of a body is sent.
+pub(super) const DRIP_EVERY: Duration = Duration::from_millis(100);
+
 /// After one that failed.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -33,6 +46,7 @@ pub(in crate::figures::neighbours) struct Underway {
     told: Arc<Told>,
     pub(super) receivers: Vec<Hostile>,
     pub(super) full: Vec<TcpListener>,
+    pub(super) late: Option<Late>,
 }
 
 /// How its requests were answered.
@@ -42,12 +56,30 @@ struct Told {
     taken: AtomicU64,
     refused: AtomicU64,
     failed: AtomicU64,
+    /// Connections that are held just now.
+    held: AtomicU64,
+}
+
+/// One of those, until it is dropped.
+struct Holding<'a>(&'a AtomicU64);
+
+impl<'a> Holding<'a> {
+    fn of(held: &'a AtomicU64) -> Self {
+        held.fetch_add(1, Ordering::Relaxed);
+        Self(held)
+    }
+}
+
+impl Drop for Holding<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// A connection that is held.
 pub(super) struct Held {
-    /// What it begins with.
-    pub(super) head: String,
+    /// What they begin with, in turn.
+    pub(super) heads: Vec<String>,
     pub(super) then: Then,
     /// From how many addresses, in turn: there is a bound on those of one.
     pub(super) addresses: u32,
@@ -57,7 +89,7 @@ pub(super) struct Held {
 pub(super) enum Then {
     /// All is read, until it is closed.
     Reads,
-    /// The same, and this is sent ten times a second.
+    /// The same, and this is sent each [`DRIP_EVERY`].
     Sends(Vec<u8>),
     /// Nothing is read.
     ReadsNothing,
@@ -65,15 +97,30 @@ pub(super) enum Then {
 
 impl Underway {
     /// Requests so far: all, and of these those that were taken, refused, and answered
-    /// by a failure or not at all. Connections that are held count as taken.
+    /// by a failure or not at all. Connections that are held count as taken, and those
+    /// that are closed or refused at once as refused.
     pub(in crate::figures::neighbours) fn told(&self) -> [u64; 4] {
         let Told {
             asked,
             taken,
             refused,
             failed,
+            held: _,
         } = &*self.told;
         [asked, taken, refused, failed].map(|count| count.load(Ordering::Relaxed))
+    }
+
+    /// Connections that are held just now.
+    pub(in crate::figures::neighbours) fn held(&self) -> u64 {
+        self.told.held.load(Ordering::Relaxed)
+    }
+
+    /// Waits until all has come that has to come in spite of how it was sent.
+    pub(in crate::figures::neighbours) async fn settled(&self) -> anyhow::Result<()> {
+        match &self.late {
+            Some(late) => late.all_arrive().await,
+            None => Ok(()),
+        }
     }
 
     /// Clients that send one request after the other, so many a second together,
@@ -94,13 +141,21 @@ impl Underway {
                 let mut client = None;
                 for turn in (u64::from(number)..).step_by(CLIENTS as usize) {
                     turns.tick().await;
-                    let Ask { method, path, body } = request(turn);
+                    let Ask {
+                        method,
+                        path,
+                        body,
+                        key,
+                    } = request(turn);
                     told.asked.fetch_add(1, Ordering::Relaxed);
                     let asked = async {
                         let mut one = match client.take() {
                             Some(client) => client,
                             None => attacker.client().await?,
                         };
+                        if let Some(key) = key {
+                            one = one.with_key(&key);
+                        }
                         let (status, _) = one.answer(method, &path, &body).await?;
                         anyhow::Ok((one, status))
                     };
@@ -153,12 +208,12 @@ impl Underway {
             self.tasks.spawn(async move {
                 // Not all in the same instant.
                 sleep(Duration::from_millis(u64::from(number) % 1_000)).await;
-                let from = held.source(number);
                 loop {
                     told.asked.fetch_add(1, Ordering::Relaxed);
-                    match held.connect(from, &address).await {
+                    match held.begin(number, &address).await {
                         Ok(stream) => {
                             told.taken.fetch_add(1, Ordering::Relaxed);
+                            let _one = Holding::of(&told.held);
                             // However it ended: it is opened again.
                             let _ = held.go_on(stream).await;
                         }
@@ -178,17 +233,23 @@ impl Held {
         Ipv4Addr::from_bits(FROM.to_bits() + number % self.addresses.max(1))
     }
 
-    async fn connect(&self, from: Ipv4Addr, address: &str) -> anyhow::Result<TcpStream> {
-        let socket = socket_from(from)?;
+    /// One that is neither refused nor closed at once.
+    async fn begin(&self, number: u32, address: &str) -> anyhow::Result<TcpStream> {
+        let socket = socket_from(self.source(number))?;
         if matches!(self.then, Then::ReadsNothing) {
             socket.set_recv_buffer_size(UNREAD_BYTES)?;
         }
-        Ok(socket.connect(address.parse()?).await?)
+        let mut stream = socket.connect(address.parse()?).await?;
+        let head = &self.heads[number as usize % self.heads.len()];
+        stream.write_all(head.as_bytes()).await?;
+        match timeout(AT_ONCE, refusal(&stream)).await {
+            Err(_elapsed) => Ok(stream),
+            Ok(closed_or_refused) => anyhow::bail!("it is not held: {closed_or_refused:?}"),
+        }
     }
 
     /// Until it is closed.
     async fn go_on(&self, mut stream: TcpStream) -> std::io::Result<()> {
-        stream.write_all(self.head.as_bytes()).await?;
         let piece = match &self.then {
             Then::ReadsNothing => {
                 sleep(UNREAD_FOR).await;
@@ -208,7 +269,7 @@ impl Held {
                 return std::future::pending().await;
             };
             loop {
-                sleep(Duration::from_millis(100)).await;
+                sleep(DRIP_EVERY).await;
                 writer.write_all(piece).await?;
             }
         };
@@ -219,16 +280,52 @@ impl Held {
     }
 }
 
+/// Until it is closed, or answered by anything but a success. Nothing of it is read.
+async fn refusal(stream: &TcpStream) -> std::io::Result<()> {
+    let mut begun = [0; SUCCESS.len()];
+    loop {
+        match stream.peek(&mut begun).await? {
+            0 => return Ok(()),
+            all if all == SUCCESS.len() => break,
+            // What is there is told at once, again and again.
+            _some => sleep(LOOK_AGAIN).await,
+        }
+    }
+    match begun == *SUCCESS {
+        true => std::future::pending().await,
+        false => Ok(()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// One connection that begins with this.
+    fn one(head: &str, then: Then) -> Held {
+        Held {
+            heads: vec![head.to_owned()],
+            then,
+            addresses: 1,
+        }
+    }
+
+    /// Waits until so many connections were refused or held.
+    async fn met(underway: &Underway, connections: u64) {
+        loop {
+            let [_, taken, refused, _] = underway.told();
+            if taken + refused >= connections {
+                return;
+            }
+            sleep(LOOK_AGAIN).await;
+        }
+    }
+
     #[test]
     fn connections_come_from_their_addresses_in_turn() {
         let held = |addresses| Held {
-            head: String::new(),
-            then: Then::Reads,
             addresses,
+            ..one("", Then::Reads)
         };
         let from = |addresses| [0, 1, 2].map(|number| held(addresses).source(number).octets()[3]);
         assert_eq!(from(1), [2, 2, 2]);
@@ -240,22 +337,74 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let mut underway = Underway::default();
-        let held = Held {
-            head: "GET / HTTP/1.1\r\n\r\n".to_owned(),
-            then: Then::ReadsNothing,
-            addresses: 1,
-        };
+        let held = one("GET / HTTP/1.1\r\n\r\n", Then::ReadsNothing);
         underway.hold(1, &address, held);
         let (mut stream, peer) = listener.accept().await.unwrap();
         assert_eq!(peer.ip(), FROM);
         let mut head = [0; 18];
         stream.read_exact(&mut head).await.unwrap();
         // More than two kernels keep between them.
+        stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await.unwrap();
         let answer = vec![b'a'; 64 << 20];
         let written = stream.write_all(&answer);
         let written = tokio::time::timeout(Duration::from_millis(200), written).await;
         assert!(written.is_err(), "it was read");
+        met(&underway, 1).await;
         assert_eq!(underway.told(), [1, 1, 0, 0]);
+        assert_eq!(underway.held(), 1);
+    }
+
+    /// A listener that answers each of its connections with this, and keeps them.
+    async fn answering(answer: &'static str) -> (String, JoinSet<()>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let mut serving = JoinSet::new();
+        serving.spawn(async move {
+            let mut kept = Vec::new();
+            loop {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                stream.write_all(answer.as_bytes()).await.unwrap();
+                kept.push(stream);
+            }
+        });
+        (address, serving)
+    }
+
+    #[tokio::test]
+    async fn what_is_refused_at_once_is_not_held() {
+        let (address, _serving) = answering("HTTP/1.1 413 Payload Too Large\r\n\r\n").await;
+        let mut underway = Underway::default();
+        underway.hold(1, &address, one("POST / HTTP/1.1\r\n", Then::Reads));
+        met(&underway, 1).await;
+        let [_, taken, refused, _] = underway.told();
+        assert_eq!((taken, refused >= 1, underway.held()), (0, true, 0));
+    }
+
+    #[tokio::test]
+    async fn what_is_answered_by_a_stream_is_held() {
+        let (address, _serving) = answering("HTTP/1.1 200 OK\r\n\r\nso far").await;
+        let mut underway = Underway::default();
+        underway.hold(1, &address, one("GET / HTTP/1.1\r\n\r\n", Then::Reads));
+        met(&underway, 1).await;
+        assert_eq!(underway.told(), [1, 1, 0, 0]);
+        assert_eq!(underway.held(), 1);
+    }
+
+    #[tokio::test]
+    async fn what_is_closed_at_once_is_not_held() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let mut closing = JoinSet::new();
+        closing.spawn(async move {
+            loop {
+                drop(listener.accept().await.unwrap());
+            }
+        });
+        let mut underway = Underway::default();
+        underway.hold(1, &address, one("", Then::Reads));
+        met(&underway, 1).await;
+        let [_, taken, refused, _] = underway.told();
+        assert_eq!((taken, refused >= 1, underway.held()), (0, true, 0));
     }
 
     #[tokio::test]
