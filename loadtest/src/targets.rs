@@ -130,6 +130,10 @@ async fn measure(target: Target, args: &Args, trials: &mut Trials) -> anyhow::Re
     }
 }
 
+/// How long what waits may take to arrive: what is slow is a figure, and
+/// what does not arrive at all ends some time.
+const PATIENCE_SECONDS: u32 = 1_800;
+
 /// Many connections, and batches when much is due at once: what is measured is
 /// Paceline and not its client.
 fn busy(size: &str, rate: u32) -> Trial {
@@ -141,7 +145,7 @@ fn crowded(size: &str, rate: u32) -> Trial {
     Trial::new(size, rate)
         .with("--connections", 256)
         .with("--ingest", "batch")
-        .with("--drain-seconds", 300)
+        .with("--drain-seconds", PATIENCE_SECONDS)
 }
 
 /// The most memory that each role may have at full load, in MiB.
@@ -433,7 +437,7 @@ async fn memory(trials: &mut Trials, args: &Args) -> anyhow::Result<Vec<Figure>>
         .with("--destinations", 200)
         .with("--ingest", "bulk")
         .with("--warm-up-seconds", 30)
-        .with("--drain-seconds", 300)
+        .with("--drain-seconds", PATIENCE_SECONDS)
         .lasting(args.minutes * 60);
     let name = format!("memory over {} min", args.minutes);
     let report = trials.run(&name, trial).await?;

@@ -14,7 +14,7 @@ pub use account::{Account, LONGEST_PAUSE, Look, TROUBLE_STANDS, What};
 pub use certificate::{
     CertificateFacts, ClientCertificate, ENDS_SOON, MAX_CERTIFICATE_BYTES, MAX_CHAIN, MAX_KEY_BYTES,
 };
-pub use oauth::{ClientAuth, OAuthClient, OAuthFacts, UnknownClientAuth};
+pub use oauth::{ClientAuth, MAX_SCOPES_BYTES, OAuthClient, OAuthFacts, UnknownClientAuth};
 pub use token::{Granted, MAX_TOKEN_BYTES, Token, read_answer};
 
 /// What is wrong with a part of what was brought. Never repeats a secret.

@@ -22,6 +22,7 @@ use self::memory::Memory;
 use super::figure::Figure;
 use super::stage::until;
 use crate::api::{Client, KEY};
+use crate::run::processes::Watched;
 use crate::run::settings::Size;
 use crate::run::system::{Roles, Settings, Start, System};
 
@@ -114,26 +115,41 @@ async fn on(
     for &attack in attacks {
         // By turns: machines have moods.
         alone.push(scene.neighbours(posts).await?);
-        let attacker = scene.attacker(attack.name()).await?;
-        let memory = Memory::watch(&system.watched);
-        let underway = attack.begin(&attacker).await?;
-        sleep(BEFORE).await;
-        attack.is_held(underway.held())?;
-        let noticed = scene.neighbours(at_least(attack, posts)).await?;
-        let memory = memory.most();
+        let noticed = scene.beside(attack, posts, &system.watched).await;
         system.check()?;
-        underway.settled().await?;
-        report(store, attack, &underway, &noticed)?;
-        beside.push((attack, noticed, memory));
+        let name = format!("{store}, beside {}", attack.name());
+        tell(&name, &noticed)?;
+        beside.push((name, noticed));
     }
     let usual = judge::usual(&alone);
     let mut figures = judge::alone(store, usual);
-    for (attack, noticed, memory) in &beside {
-        let name = format!("{store}, beside {}", attack.name());
-        figures.extend(judge::compared(&name, noticed, usual));
-        figures.extend(judge::bounded(&name, memory, size)?);
+    for (name, noticed) in &beside {
+        match noticed {
+            Ok((noticed, memory)) => {
+                figures.extend(judge::compared(name, noticed, usual));
+                figures.extend(judge::bounded(name, memory, size)?);
+            }
+            // What the others had is known all the same.
+            Err(why) => figures.push(Figure::not_measured(name, why)),
+        }
     }
     Ok(figures)
+}
+
+/// Says how it was as soon as it is known: all of them take an hour.
+fn tell(name: &str, noticed: &anyhow::Result<Beside>) -> std::io::Result<()> {
+    let mut said = std::io::stderr().lock();
+    let (noticed, _) = match noticed {
+        Ok(beside) => beside,
+        Err(why) => return writeln!(said, "{name}: {why:#}"),
+    };
+    for (answer, times) in &noticed.refused {
+        writeln!(said, "  a neighbour, {times} times: {answer}")?;
+    }
+    for (what, p99) in judge::p99s(noticed) {
+        writeln!(said, "{name}: {what}, p99 {p99:.1} ms")?;
+    }
+    Ok(())
 }
 
 /// Posts beside an attack: more where it takes longer.
@@ -142,28 +158,8 @@ fn at_least(attack: Attack, posts: u32) -> u32 {
     u32::try_from(least).unwrap_or(u32::MAX).max(posts)
 }
 
-/// Says how it was answered, and how its neighbours were refused; one that did nothing
-/// measured nothing.
-fn report(
-    store: &str,
-    attack: Attack,
-    underway: &Underway,
-    beside: &Noticed,
-) -> anyhow::Result<()> {
-    let told @ [asked, taken, refused, failed] = underway.told();
-    let name = attack.name();
-    writeln!(
-        std::io::stderr().lock(),
-        "{store}, {name}: {asked} asked, {taken} taken, {refused} refused, {failed} failed"
-    )?;
-    for (answer, times) in &beside.refused {
-        writeln!(
-            std::io::stderr().lock(),
-            "  a neighbour, {times} times: {answer}"
-        )?;
-    }
-    attack.was_made(told)
-}
+/// What was noticed beside an attack, and the most memory of each role meanwhile.
+type Beside = (Noticed, BTreeMap<String, f64>);
 
 /// The second and the third tenant, and who makes the first ones.
 struct Scene {
@@ -236,6 +232,32 @@ impl Scene {
             database: self.database.clone(),
             cookie: None,
         })
+    }
+
+    /// What the two notice beside it. One that did nothing measured nothing, and is an
+    /// error.
+    async fn beside(
+        &mut self,
+        attack: Attack,
+        posts: u32,
+        watched: &[Watched],
+    ) -> anyhow::Result<Beside> {
+        let attacker = self.attacker(attack.name()).await?;
+        let memory = Memory::watch(watched);
+        let underway = attack.begin(&attacker).await?;
+        sleep(BEFORE).await;
+        attack.is_held(underway.held())?;
+        let noticed = self.neighbours(at_least(attack, posts)).await?;
+        let memory = memory.most();
+        underway.settled().await?;
+        let told @ [asked, taken, refused, failed] = underway.told();
+        writeln!(
+            std::io::stderr().lock(),
+            "{}: {asked} asked, {taken} taken, {refused} refused, {failed} failed",
+            attack.name()
+        )?;
+        attack.was_made(told)?;
+        Ok((noticed, memory))
     }
 
     /// The second posts so many events, and the third reads as long.

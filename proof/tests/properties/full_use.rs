@@ -169,7 +169,8 @@ fn a_crowded_destination_runs_no_more_often_than_its_floor() {
 const LASTS: Duration = Duration::from_secs(120);
 
 /// A name, so many places, and what becomes of the permits that have them: also of a
-/// receiver that takes ten seconds, and of one where some requests hang.
+/// receiver that takes ten seconds, of one where some requests hang, and of as many as make a
+/// row the largest part of them.
 fn crowds() -> Vec<(&'static str, u32, Vec<Fate>)> {
     let takes = |takes| Fate::Start {
         late: 500,
@@ -184,6 +185,11 @@ fn crowds() -> Vec<(&'static str, u32, Vec<Fate>)> {
         (
             "uneven",
             64,
+            vec![takes(30_000), takes(200_000), takes(55_000)],
+        ),
+        (
+            "cut badly",
+            72,
             vec![takes(30_000), takes(200_000), takes(55_000)],
         ),
         ("slow", 256, vec![takes(10_000_000)]),

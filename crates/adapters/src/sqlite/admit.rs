@@ -51,12 +51,12 @@ const DESTINATION: &str = "
     left join response_times r on r.destination_id = d.id
     where d.id = ?1 and d.deleted_at is null";
 
+/// Whoever asks sorts them: SQLite would put each aside for that, though they come in order.
 const FIRST_ATTEMPTS: &str = "
-    -- admit: first attempts in creation order
+    -- admit: first attempts
     select a.id, coalesce(a.expires_at <= ?3, 0), a.created_at, a.payload_bytes, a.batch_limit
     from json_each(line(?1, 0, ?2)) l cross join deliveries a on a.id = l.value
-    where a.permit is null and a.due_at is null
-    order by l.key";
+    where a.permit is null and a.due_at is null";
 
 const SOME_OTHERS: &str = "
     -- admit: does anything else wait than first attempts
@@ -440,7 +440,9 @@ fn read_backlog(
     };
     lines::tidy(tx, destination, (0, limit))?;
     let some_others = first(tx, SOME_OTHERS, [destination], |_| Ok(()))?.is_some();
-    let firsts = read(FIRST_ATTEMPTS)?;
+    let mut firsts = read(FIRST_ATTEMPTS)?;
+    // In creation order.
+    firsts.sort_unstable_by_key(|(id, _)| *id);
     let lanes = match some_others {
         true => Lanes {
             urgent: read(URGENT)?,

@@ -309,7 +309,8 @@ async fn there_is_one_permit_for_each_start() {
 async fn a_drain_takes_few_runs_for_each_start() {
     const STARTS: usize = 800;
     const PLACES: usize = 64;
-    const MOST: f64 = 0.5;
+    // A run for each outcome, for one permit, would be about 0.45.
+    const MOST: f64 = 0.3;
     let database = Database::create().await;
     let worker = database.worker().await;
     let to = destinations(&database, 8).await;

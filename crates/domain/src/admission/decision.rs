@@ -72,7 +72,8 @@ pub enum Look {
     At {
         /// The next run.
         at: Timestamp,
-        /// Nothing can be admitted before that, whatever arrives.
+        /// Nothing can be admitted before that, whatever arrives; or what arrives can wait for
+        /// what comes after it ([`BUSY_FLOOR`](super::BUSY_FLOOR)).
         floor: Option<Timestamp>,
     },
     /// Not at all, until something wakes it.

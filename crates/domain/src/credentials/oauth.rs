@@ -17,6 +17,9 @@ const MAX_SECRET_BYTES: usize = 2_048;
 /// The most scopes.
 const MAX_SCOPES: usize = 20;
 
+/// The longest scopes together, in bytes, with a space after each.
+pub const MAX_SCOPES_BYTES: usize = MAX_SCOPES * (MAX_TEXT_BYTES + 1);
+
 /// How a client says who it is (RFC 6749, 2.3.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

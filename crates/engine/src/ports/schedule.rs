@@ -117,7 +117,8 @@ pub enum NextRun {
         /// From now.
         delay: Duration,
         /// Until when, from now, a plain wake cannot bring it forward: no
-        /// slot opens before that. `None` where a wake may help.
+        /// slot opens before that, or others come by then and are one run with
+        /// it. `None` where a wake may help.
         floor: Option<Duration>,
     },
     /// Never, unless woken: the destination has nothing waiting and nothing

@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 
-use domain::credentials::{MAX_CERTIFICATE_BYTES, MAX_KEY_BYTES};
+use domain::credentials::{MAX_CERTIFICATE_BYTES, MAX_KEY_BYTES, MAX_SCOPES_BYTES};
 use domain::event::MAX_TYPE_BYTES;
 use domain::event_types::{MAX_EXAMPLE_BYTES, MAX_SCHEMA_BYTES};
 use domain::filter::MAX_FILTER_BYTES;
@@ -49,7 +49,7 @@ pub(super) fn read(form: &[u8]) -> Result<HashMap<String, String>, Refused> {
     Ok(fields)
 }
 
-/// Of a field of lines twice what is right in it: line breaks are two bytes in a form, and
+/// Of a field of lines mostly twice what is right in it: line breaks are two bytes in a form, and
 /// spaces do not count everywhere. How long it may be is said beside the form.
 fn most_bytes(name: &str) -> usize {
     match name {
@@ -61,6 +61,7 @@ fn most_bytes(name: &str) -> usize {
         "private_key" => 2 * MAX_KEY_BYTES,
         "redact" => 2 * MAX_POINTERS * MAX_POINTER_BYTES,
         "schema" => 2 * MAX_SCHEMA_BYTES,
+        "scopes" => MAX_SCOPES_BYTES,
         _ => MAX_LINE_BYTES,
     }
 }
@@ -107,6 +108,7 @@ mod tests {
         let words = "name: must be at most 4096 bytes; nothing was done";
         assert_eq!(refused(&of("name", 4_097)), words);
         assert!(read(of("filter", 8_192).as_bytes()).is_ok());
+        assert!(read(of("scopes", 20 * 513).as_bytes()).is_ok());
         let words = "filter: must be at most 8192 bytes; nothing was done";
         assert_eq!(refused(&of("filter", 8_193)), words);
         // As it is meant, not as it is written.

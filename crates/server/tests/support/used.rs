@@ -17,9 +17,8 @@ pub(crate) fn limit_is_used(record: &Record, verdict: &DestinationVerdict) {
     let most = usize::try_from(verdict.events - verdict.events / PART).expect("some thousands");
     let empty = record.empty_seconds(most);
     assert!(empty <= EMPTY_SECONDS, "{empty} seconds: {verdict:?}");
-    let [second] = &verdict.windows[..] else {
-        panic!("one limit: {verdict:?}")
-    };
+    assert_eq!(verdict.windows.len(), 1, "one limit: {verdict:?}");
+    let second = &verdict.windows[0];
     let bound = second.bound.expect("a window has a bound");
     assert!(second.largest_as_read >= bound / PART, "{verdict:?}");
     // Each try that is not sent is a permit that nobody used.

@@ -35,6 +35,13 @@ const ASPECTS: [(&str, Aspect); 3] = [
     ("a page", |noticed| &noticed.reads),
 ];
 
+/// The p99 of each aspect, in milliseconds.
+pub(super) fn p99s(noticed: &Noticed) -> impl Iterator<Item = (&'static str, f64)> {
+    ASPECTS
+        .map(|(what, of)| (what, percentile(of(noticed), 99)))
+        .into_iter()
+}
+
 /// The p99 of each aspect without an attack, in milliseconds: the middle one, since what
 /// an attack leaves behind is not to be a part of it.
 pub(super) fn usual(alone: &[Noticed]) -> [f64; 3] {

@@ -145,7 +145,7 @@ fn unread_by(
 /// What says who asks, by the header of each session.
 async fn by_sessions(attacker: &Attacker, count: usize) -> anyhow::Result<Vec<String>> {
     let cookies = attacker.sessions(count).await?;
-    let header = |cookie| format!("cookie: {cookie}");
+    let header = |cookie: String| format!("cookie: {cookie}");
     Ok(cookies.into_iter().map(header).collect())
 }
 
