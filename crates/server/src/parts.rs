@@ -344,6 +344,7 @@ fn sender(config: &TargetConfig) -> Result<Arc<HttpSender>, ConfigError> {
         dial,
         origin: config.handshake_origin.clone(),
         signature_prefix: config.signature.signature_prefix,
+        http2: config.http2,
         ..HttpOptions::default()
     });
     if let Err(error) = sender.check_tls() {
