@@ -281,3 +281,72 @@ fn unanswered(error: &h2::Error, followed: Option<&Followed>) -> SendError {
         false => SendError::Exchange(error.to_string()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+
+    use super::*;
+
+    /// A connection whose receiver says what it takes and then reads nothing any more, on a
+    /// network that holds 64 bytes.
+    async fn unread() -> (Place, DuplexStream) {
+        let (ours, mut theirs) = duplex(64);
+        let (opened, ()) = tokio::join!(Multiplexed::open(Box::new(ours)), async {
+            let settings = [0, 0, 0, 4, 0, 0, 0, 0, 0];
+            theirs.write_all(&settings).await.unwrap();
+            theirs.read_exact(&mut [0; 24]).await.unwrap();
+            loop {
+                let mut head = [0_u8; 9];
+                theirs.read_exact(&mut head).await.unwrap();
+                let mut payload = vec![0; usize::from(head[2])];
+                theirs.read_exact(&mut payload).await.unwrap();
+                if (head[3], head[4]) == (4, 1) {
+                    return; // our settings are known
+                }
+            }
+        });
+        (opened.unwrap(), theirs)
+    }
+
+    fn request() -> Request<Bytes> {
+        let long = HeaderValue::try_from("x".repeat(256)).unwrap();
+        let request = Request::post("/hook").header(HOST, "receiver.example");
+        request.header("x-long", long).body(Bytes::new()).unwrap()
+    }
+
+    /// It has no end by itself: the network took a part of the first and nothing since.
+    #[tokio::test(start_paused = true)]
+    async fn a_request_that_does_not_leave_in_time_does_not_leave_at_all() {
+        let (mut one, _theirs) = unread().await;
+        let mut other = one.shared().place().unwrap();
+        let first_bytes = [FirstByte::default(), FirstByte::default()];
+        let began = Instant::now();
+        let (one, other) = tokio::join!(
+            one.send(request(), first_bytes[0].clone()),
+            other.send(request(), first_bytes[1].clone()),
+        );
+        assert_eq!(began.elapsed(), LEAVES_WITHIN);
+        let (Err(one), Err(other)) = (one, other) else {
+            panic!("nobody answers");
+        };
+        assert!(matches!(one, SendError::Exchange(_)), "{one}");
+        assert!(matches!(other, SendError::NotSent(_)), "{other}");
+        assert_eq!(first_bytes[1].left_at(), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_is_begun_behind_what_the_network_does_not_take() {
+        let (mut one, _theirs) = unread().await;
+        let mut other = one.shared().place().unwrap();
+        let shared = Arc::clone(one.shared());
+        let sending = one.send(request(), FirstByte::default());
+        let (_, sent) = tokio::join!(timeout(LEAVES_WITHIN / 2, sending), async {
+            tokio::time::sleep(LEAVES_WITHIN / 4).await; // it is stuck by then
+            assert!(shared.place().is_none());
+            other.send(request(), FirstByte::default()).await.err()
+        });
+        assert!(matches!(sent, Some(SendError::NotSent(_))), "{sent:?}");
+    }
+}
