@@ -90,7 +90,8 @@ impl Multiplexed {
     /// there is none.
     pub(super) async fn open(stream: Stream) -> Result<Place, String> {
         let (watched, frames) = Watched::new(stream);
-        let (requests, connection) = match timeout(SETTLED_WITHIN, settle(watched)).await {
+        let settling = settle(watched, &frames);
+        let (requests, connection) = match timeout(SETTLED_WITHIN, settling).await {
             Ok(settled) => settled.map_err(|error| error.to_string())?,
             Err(_elapsed) => return Err(format!("no settings within {SETTLED_WITHIN:?}")),
         };
@@ -131,9 +132,11 @@ impl Multiplexed {
     }
 }
 
-/// Opens the connection, and waits until the receiver has said how many requests it takes.
+/// Opens the connection, and waits until the receiver has said how many requests it takes,
+/// and the network has our answer to that.
 async fn settle(
     watched: Watched,
+    frames: &Frames,
 ) -> Result<(SendRequest<Bytes>, Connection<Watched, Bytes>), h2::Error> {
     let mut builder = Builder::new();
     builder
@@ -143,10 +146,11 @@ async fn settle(
         .enable_push(false)
         .initial_max_send_streams(0);
     let (requests, mut connection) = builder.handshake::<Watched, Bytes>(watched).await?;
+    let is_settled = || requests.current_max_send_streams() > 0 && frames.takes_more();
     poll_fn(|context| match Pin::new(&mut connection).poll(context) {
         Poll::Ready(Ok(())) => Poll::Ready(Err(Reason::REFUSED_STREAM.into())),
         Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
-        Poll::Pending if requests.current_max_send_streams() > 0 => Poll::Ready(Ok(())),
+        Poll::Pending if is_settled() => Poll::Ready(Ok(())),
         Poll::Pending => Poll::Pending,
     })
     .await?;
