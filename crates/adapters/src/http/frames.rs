@@ -317,7 +317,6 @@ impl Watched {
         let mut passed = self.frames.passed();
         passed.check()?;
         if passed.is_stalled {
-            // TLS would take more, behind what it could not get rid of.
             ready!(Pin::new(&mut self.stream).poll_flush(context))?;
             passed.flushed();
         }
@@ -329,6 +328,12 @@ impl Watched {
             let here = &slice[..left.min(slice.len())];
             passed.hand_over(here);
             left -= here.len();
+        }
+        // At once, and not when all of a long body is written: a start is known then, and
+        // nothing else is put behind what TLS could not get rid of.
+        match Pin::new(&mut self.stream).poll_flush(context) {
+            Poll::Ready(Ok(())) => passed.flushed(),
+            Poll::Ready(Err(_)) | Poll::Pending => passed.is_stalled = true,
         }
         Poll::Ready(Ok(written))
     }
