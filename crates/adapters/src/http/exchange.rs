@@ -143,7 +143,8 @@ impl Exchange {
         let meter = connection.meter();
         let deadline = started_at + limit;
         let exchange = exchange(&mut connection, (outgoing, first_byte), caps);
-        let answer = match progressing(&meter, deadline, exchange).await {
+        let done = progressing(&meter, deadline, exchange).await;
+        let answer = match done {
             Ok(Ok(answer)) => answer,
             Ok(Err(SendError::NotSent(why))) => {
                 return Err(self.connections.refused(&self.key, why));

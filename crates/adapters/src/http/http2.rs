@@ -196,7 +196,12 @@ impl Place {
             // If the stream is over already, its response says why.
             let _over = body.send_data(payload, true);
         }
-        let answered = match timeout(LEAVES_WITHIN, &mut response).await {
+        let mut answered = timeout(LEAVES_WITHIN / 2, &mut response).await;
+        if answered.is_err() && !followed.was_handed_over() {
+            // Once more: whoever drives the connection was as frozen as we, if we were.
+            answered = timeout(LEAVES_WITHIN / 2, &mut response).await;
+        }
+        let answered = match answered {
             Ok(answered) => answered,
             Err(_elapsed) if followed.give_up_unless_handed_over() => {
                 let why = format!("the connection took nothing for {LEAVES_WITHIN:?}");
