@@ -158,10 +158,15 @@ impl Connections {
     /// One that was used, or was not needed: for who waits, or else idle.
     pub(super) fn put(&self, key: &Key, returned: Returned<Connection>) {
         let Returned {
-            connection,
+            mut connection,
             opened_at,
             keep_alive,
         } = returned;
+        if let Connection::Http2(place) = &mut connection
+            && !place.is_ready()
+        {
+            return; // its receiver has said GOAWAY meanwhile, say
+        }
         // The receiver is about to close it.
         let closes = keep_alive.is_some_and(|kept| kept.is_zero());
         let left = match lock(&self.lines).get_mut(key) {

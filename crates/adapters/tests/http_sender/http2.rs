@@ -350,7 +350,7 @@ async fn what_a_receiver_was_to_finish_no_more_is_not_sent() {
         let mut framed = Framed::accept(&peer, 10).await;
         let first = framed.request().await.min(framed.request().await);
         let mut last = first.to_be_bytes().to_vec();
-        last.extend([0; 4]); // NO_ERROR
+        last.extend([0_u8; 4]); // NO_ERROR
         framed.write((GOAWAY, 0, 0), &last).await;
         framed.answer(first).await;
         let mut next = Framed::accept(&peer, 10).await;
