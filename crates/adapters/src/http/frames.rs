@@ -214,6 +214,7 @@ impl Passed {
             };
             match meter {
                 Some(meter) => {
+                    meter.leaves(); // by now, whatever comes after it is still held up
                     meter.read(piece.bytes);
                     if meter.is_full() {
                         *given_up = Some(too_long());
@@ -477,6 +478,17 @@ mod tests {
             first_byte.left_at().is_some(),
             "before its number was known"
         );
+    }
+
+    #[test]
+    fn what_is_answered_has_left() {
+        let frames = frames();
+        let (meter, first_byte) = meter();
+        let _followed = frames.follow(1, (meter, 0));
+        frames.passed().read(&frame(HEADERS, 3, 1)).unwrap();
+        assert_eq!(first_byte.left_at(), None, "another");
+        frames.passed().read(&frame(HEADERS, 1, 1)).unwrap();
+        assert!(first_byte.left_at().is_some());
     }
 
     #[test]
