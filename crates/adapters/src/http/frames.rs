@@ -278,7 +278,7 @@ impl Cursor {
                 }
                 self.known = 0;
                 let [high, middle, low, ..] = self.head.map(usize::from);
-                self.left = high << 16 | middle << 8 | low;
+                self.left = (high << 16) | (middle << 8) | low;
             } else {
                 self.left -= piece.len();
             }
@@ -429,7 +429,7 @@ mod tests {
         let mut all = vec![b'x'; PREFACE_BYTES];
         all.extend(frame(4, 0, 18));
         all.extend(frame(HEADERS, 1, 0));
-        all.extend(frame(DATA, 1 << 31 | 3, 300));
+        all.extend(frame(DATA, (1 << 31) | 3, 300));
         let expected = [(4, 0, 27), (HEADERS, 1, 9), (DATA, 3, 309)];
         for size in 1..all.len() {
             let mut cursor = Cursor::after(PREFACE_BYTES);

@@ -35,6 +35,7 @@ const RST_STREAM: u8 = 3;
 const SETTINGS: u8 = 4;
 const PING: u8 = 6;
 const GOAWAY: u8 = 7;
+const WINDOW_UPDATE: u8 = 8;
 const CONTINUATION: u8 = 9;
 
 /// Of HEADERS and DATA, and of SETTINGS that say that ours are known.
@@ -720,10 +721,11 @@ async fn a_head_is_bounded_in_headers_and_in_bytes() {
 #[tokio::test]
 async fn a_receiver_that_floods_is_left() {
     let early_hints: &[u8] = &[8, 3, b'1', b'0', b'3'];
-    let floods: [((u8, u8), &[u8], &str); 3] = [
+    let floods: [((u8, u8), &[u8], &str); 4] = [
         ((HEADERS, END_HEADERS), early_hints, "the response is over"),
         ((PING, 0), &[0; 8], "nobody asked for"),
         ((SETTINGS, 0), &[], "nobody asked for"),
+        ((WINDOW_UPDATE, 0), &[0, 0, 0, 1], "nobody asked for"),
     ];
     for ((kind, flags), payload, why) in floods {
         let (peer, sender) = (Peer::listen().await, HttpSender::new(trusting()));
