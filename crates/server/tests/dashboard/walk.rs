@@ -1095,6 +1095,14 @@ async fn requests_go_on_to_the_next_page(world: &World) {
         let decided = world.stored.decide_limit_request(id, declined, "").await;
         decided.unwrap();
     }
+    let list = "/v1/limit-requests";
+    let listed = world.api(&key, Method::GET, list, json!({})).await;
+    let count = listed["limit_requests"].as_array().map(Vec::len);
+    assert_eq!(
+        (count, &listed["next"]),
+        (Some(101), &Value::Null),
+        "in one part"
+    );
     let visitor = world.sign_in(&key).await;
     let first = world.get(&visitor, "/dashboard/requests").await.text;
     let has = |page: &str, number: u32| page.contains(&format!(">note {number}.<"));
