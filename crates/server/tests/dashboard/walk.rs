@@ -1215,7 +1215,24 @@ async fn wrong_forms_come_again(world: &World, guest: &Visitor) {
         }
         assert!(!page.text.contains("hush"), "{}", page.text);
     }
+    too_many_ticks_come_again(world, guest).await;
     what_is_far_too_much_does_not_come_again(world, guest).await;
+}
+
+/// As many as a catalogue offers, of which a destination takes a hundred.
+async fn too_many_ticks_come_again(world: &World, guest: &Visitor) {
+    let ticks: Vec<String> = (0..1_000).map(|one| format!("takes a.b{one}")).collect();
+    let mut many = ENDPOINT.to_vec();
+    many.extend(ticks.iter().map(|tick| (tick.as_str(), "yes")));
+    let page = world.post(guest, "/dashboard/destinations", &many).await;
+    assert_eq!(page.status, 422, "{}", page.text);
+    for shown in [
+        "id=\"problem\">event_types: must be at most 100",
+        "shop &#34;a",
+        "a.b999",
+    ] {
+        assert!(page.text.contains(shown), "{shown}: {}", page.text);
+    }
 }
 
 /// One byte of it would be five on the page.
@@ -1227,8 +1244,8 @@ async fn what_is_far_too_much_does_not_come_again(world: &World, guest: &Visitor
     let mut of_one = ENDPOINT.to_vec();
     of_one.push(("name", long.as_str()));
     for (form, says) in [
-        (many, "A form has at most 256 fields"),
-        (of_one, "name: must be at most 4096 bytes"),
+        (many, "A form has at most 1256 fields"),
+        (of_one, "name: must be at most 6144 bytes"),
     ] {
         let page = world.post(guest, "/dashboard/destinations", &form).await;
         assert_eq!(page.status, 422, "{}", page.text);
