@@ -49,6 +49,7 @@ on_both! {
     what_was_missed_is_sent_again
     what_each_has_missed_is_counted_and_sent_again
     what_is_resent_is_of_a_time_and_at_a_share
+    a_wrong_resend_comes_again_as_it_was_typed
     a_page_sends_to_all_in_parts
     a_page_replays_at_all_in_parts
     an_operator_resends_to_all_on_the_tenants_own_pages
@@ -400,6 +401,48 @@ async fn what_each_has_missed_is_counted_and_sent_again(world: &World) {
     let one = json!(1);
     let wanted: Vec<_> = missed.iter().map(|id| (id.as_str(), &one)).collect();
     assert_eq!(begun, wanted);
+}
+
+/// With what is wrong beside the form, whichever page it is on; and so it does from whoever
+/// is sure.
+async fn a_wrong_resend_comes_again_as_it_was_typed(world: &World) {
+    let (_, key, id) = world.tenant("ours", &["manage", "read"]).await;
+    let visitor = world.sign_in(&key).await;
+    let of_one = format!("/dashboard/destinations/{id}/resend");
+    let typed = [
+        ("hours", "24"),
+        ("type", "a.b"),
+        ("state", "failed"),
+        ("delivered", "yes"),
+    ];
+    for (name, value, problem) in [
+        ("since", "noon", "since: must be a time"),
+        ("until", "noon", "until: must be a time"),
+        ("status", "6x", "status: "),
+        ("text", "order-4711", "text: "),
+        ("share", "much", "share: must be a number"),
+        ("share", "5", "share: must be above 0"),
+    ] {
+        let wrong = [&typed[..], &[(name, value)]].concat();
+        let sure = [&wrong[..], &[("sure", "yes")]].concat();
+        for (path, form) in [(&*of_one, &wrong), (RESEND, &wrong), (RESEND, &sure)] {
+            let again = world.post(&visitor, path, form).await;
+            assert_eq!(again.status, 422, "{path}: {}", again.text);
+            for shown in [
+                &*format!("id=\"problem\">{problem}"),
+                &*format!("name=\"{name}\" value=\"{value}\""),
+                "<option value=\"24\" selected>",
+                "<details id=\"only-some\" open>",
+                "name=\"type\" value=\"a.b\"",
+                "<option selected>failed</option>",
+                "name=\"delivered\" value=\"yes\" checked",
+            ] {
+                assert!(again.text.contains(shown), "{shown}: {}", again.text);
+            }
+        }
+    }
+    let replays = world.api(&key, Method::GET, "/v1/replays", json!({}));
+    assert_eq!(replays.await["replays"], json!([]));
 }
 
 /// As API and command line do: of a time with both ends, with what was delivered, and at
