@@ -21,6 +21,7 @@ use uuid::Uuid;
 use super::connect::{BEGIN_HURRIED, BEGIN_UNFLUSHED};
 use super::event_days::EventDays;
 use super::failure::Failure;
+use super::record::Coarse;
 use super::rows::{count, keys};
 use super::{record, secrets};
 use crate::lost::no_event;
@@ -388,7 +389,8 @@ async fn end_lost(pool: &PgPool, lost: &[Claimed]) -> Vec<Wake> {
     let outcomes: Vec<Outcome> = (lost.iter()).filter_map(Claimed::not_sent).collect();
     let attempts: Vec<AttemptId> = outcomes.iter().map(|outcome| outcome.attempt).collect();
     tracing::error!(?attempts, "attempts whose events are gone are not sent");
-    let recorded = record::record_outcomes(pool, WorkerId(first.worker_id), &outcomes).await;
+    let worker = WorkerId(first.worker_id);
+    let recorded = record::record_outcomes(pool, &Coarse::default(), worker, &outcomes).await;
     match recorded {
         Ok(recorded) => recorded.wakes,
         Err(failure) => {
