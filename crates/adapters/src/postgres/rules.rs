@@ -1,7 +1,5 @@
 //! Retry rules and batches, as their owner sees and changes them.
 
-use std::time::Duration;
-
 use domain::batch::BatchSettings;
 use domain::ids::{DestinationId, TenantId};
 use domain::policy::InvalidSettings;
@@ -9,8 +7,9 @@ use domain::retry::RetrySettings;
 use engine::ports::{RetryRules, StoreError};
 use sqlx::PgPool;
 
+use super::catalog::lock_tier;
 use super::failure::Failure;
-use super::rows::{batch_settings, integer};
+use super::rows::{age, batch_settings, integer};
 use crate::stored_policy;
 
 /// What a destination's row says.
@@ -109,6 +108,7 @@ pub(super) async fn set_batches(
 ) -> Result<(), Failure> {
     settings.validate(None).map_err(Failure::Invalid)?;
     let mut transaction = pool.begin().await?;
+    lock_tier(&mut transaction, tenant).await?;
     let changed: Option<Option<i64>> = sqlx::query_scalar(
         "-- set_batch_settings
         update destinations d
@@ -130,8 +130,4 @@ pub(super) async fn set_batches(
         .validate(age(max_age_ms))
         .map_err(Failure::Invalid)?;
     Ok(transaction.commit().await?)
-}
-
-fn age(ms: Option<i64>) -> Option<Duration> {
-    ms.map(|age| Duration::from_millis(age.unsigned_abs()))
 }

@@ -11,7 +11,7 @@ use rusqlite::{Connection, Transaction};
 
 use super::destinations::dated;
 use super::fault::Fault;
-use super::rows::{batch_settings, execute, first};
+use super::rows::{age, batch_settings, execute, first};
 use super::secrets::BUMP_EPOCH;
 use crate::stored_policy;
 
@@ -46,12 +46,9 @@ pub(super) fn read(
 ) -> Result<RetryRules, Fault> {
     let key = (destination.to_string(), tenant.to_string());
     let row = first(connection, RULES, key, |row| {
-        Ok((
-            row.get::<_, Option<String>>(0)?,
-            row.get::<_, Option<i64>>(1)?,
-        ))
+        Ok((row.get::<_, Option<String>>(0)?, age(row, 1)?))
     })?;
-    let (policy, max_age_ms) = row.ok_or(CatalogError::NotFound("destination"))?;
+    let (policy, max_age) = row.ok_or(CatalogError::NotFound("destination"))?;
     let policy = policy.as_deref().map(stored_policy::parsed).transpose();
     let policy = policy.map_err(|problem| StoreError::Corrupt {
         table: "destinations",
@@ -61,7 +58,7 @@ pub(super) fn read(
     })?;
     Ok(RetryRules {
         policy: policy.unwrap_or_default(),
-        max_age: max_age_ms.map(age),
+        max_age,
     })
 }
 
@@ -107,10 +104,6 @@ struct Ages {
     of_tier: Option<Duration>,
 }
 
-fn age(ms: i64) -> Duration {
-    Duration::from_millis(ms.unsigned_abs())
-}
-
 /// What the row says of batches, and how old its events may become.
 fn row(
     connection: &Connection,
@@ -120,8 +113,8 @@ fn row(
     let key = (destination.to_string(), tenant.to_string());
     let row = first(connection, BATCHES, key, |row| {
         let ages = Ages {
-            own: row.get::<_, Option<i64>>(3)?.map(age),
-            of_tier: row.get::<_, Option<i64>>(4)?.map(age),
+            own: age(row, 3)?,
+            of_tier: age(row, 4)?,
         };
         Ok((batch_settings(row, 0)?, ages))
     })?;

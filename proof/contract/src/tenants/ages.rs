@@ -99,6 +99,7 @@ pub async fn an_age_is_held_to_the_ceiling_by_whatever_way_it_is_set(world: &Ten
     set(world, (DEFAULT_TENANT, ours), longer).await.unwrap();
     for sql in [
         format!("update destinations set max_age_ms = 60001 where id = '{id}'"),
+        format!("update destinations set max_age_ms = 60001, tier_age_ms = null where id = '{id}'"),
         format!("update destinations set tenant_id = '{tenant}' where id = '{ours}'"),
         format!(
             "insert into destinations (id, tenant_id, url, max_age_ms) \
