@@ -54,12 +54,11 @@ pub(super) async fn set(
     RetrySettings::validate(&rules.policy).map_err(Failure::Invalid)?;
     let max_age_ms = rules.max_age.map(|age| age.as_millis());
     let mut transaction = pool.begin().await?;
-    let changed: Option<(Vec<Option<i32>>, Option<i64>)> = sqlx::query_as(
+    let changed: Option<Vec<Option<i32>>> = sqlx::query_scalar(
         "-- set_retry_rules
         update destinations d set retry_policy = $3::text::jsonb, max_age_ms = $4
         where d.id = $1 and d.tenant_id = $2 and d.deleted_at is null
-        returning array[d.batch_max_events, d.batch_max_bytes, d.batch_max_wait_ms],
-            coalesce(d.max_age_ms, d.tier_age_ms)",
+        returning array[d.batch_max_events, d.batch_max_bytes, d.batch_max_wait_ms]",
     )
     .bind(destination.0)
     .bind(tenant.0)
@@ -67,8 +66,8 @@ pub(super) async fn set(
     .bind(max_age_ms.map(|age| i64::try_from(age).unwrap_or(i64::MAX)))
     .fetch_optional(&mut *transaction)
     .await?;
-    let (batches, max_age_ms) = changed.ok_or(Failure::NotFound("destination"))?;
-    if batch_settings(&batches).validate(age(max_age_ms)).is_err() {
+    let batches = changed.ok_or(Failure::NotFound("destination"))?;
+    if batch_settings(&batches).validate(rules.max_age).is_err() {
         return Err(Failure::Invalid(InvalidSettings {
             field: "max_age_ms",
             problem: "must be more than the batches' max_wait_ms".to_owned(),

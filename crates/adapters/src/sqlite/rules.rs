@@ -28,7 +28,8 @@ const SET: &str = "
 
 const BATCHES: &str = "
     -- batch_settings
-    select batch_max_events, batch_max_bytes, batch_max_wait_ms, max_age_ms, tier_age_ms
+    select batch_max_events, batch_max_bytes, batch_max_wait_ms,
+        coalesce(max_age_ms, tier_age_ms)
     from destinations
     where id = ?1 and tenant_id = ?2 and deleted_at is null";
 
@@ -70,8 +71,8 @@ pub(super) fn set(
     rules: &RetryRules,
 ) -> Result<(), Fault> {
     rules.policy.validate().map_err(refused)?;
-    let (batches, ages) = row(tx, tenant, destination)?;
-    if batches.validate(rules.max_age.or(ages.of_tier)).is_err() {
+    let (batches, _) = row(tx, tenant, destination)?;
+    if batches.validate(rules.max_age).is_err() {
         return Err(refused(InvalidSettings {
             field: "max_age_ms",
             problem: "must be more than the batches' max_wait_ms".to_owned(),
@@ -98,25 +99,15 @@ fn refused(invalid: InvalidSettings) -> CatalogError {
     }
 }
 
-/// How old events may become.
-struct Ages {
-    own: Option<Duration>,
-    of_tier: Option<Duration>,
-}
-
 /// What the row says of batches, and how old its events may become.
 fn row(
     connection: &Connection,
     tenant: TenantId,
     destination: DestinationId,
-) -> Result<(BatchSettings, Ages), Fault> {
+) -> Result<(BatchSettings, Option<Duration>), Fault> {
     let key = (destination.to_string(), tenant.to_string());
     let row = first(connection, BATCHES, key, |row| {
-        let ages = Ages {
-            own: age(row, 3)?,
-            of_tier: age(row, 4)?,
-        };
-        Ok((batch_settings(row, 0)?, ages))
+        Ok((batch_settings(row, 0)?, age(row, 3)?))
     })?;
     Ok(row.ok_or(CatalogError::NotFound("destination"))?)
 }
@@ -138,8 +129,8 @@ pub(super) fn set_batches(
     destination: DestinationId,
     settings: &BatchSettings,
 ) -> Result<(), Fault> {
-    let (before, ages) = row(tx, tenant, destination)?;
-    (settings.validate(ages.own.or(ages.of_tier))).map_err(refused)?;
+    let (before, max_age) = row(tx, tenant, destination)?;
+    settings.validate(max_age).map_err(refused)?;
     let row = (
         destination.to_string(),
         tenant.to_string(),

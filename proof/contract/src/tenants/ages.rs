@@ -134,5 +134,8 @@ pub async fn a_batch_waits_less_than_the_age_of_the_tier(world: &TenantWorld) {
     waits(29_999).await.unwrap();
     let half = Some(Duration::from_secs(15));
     refuses(set(world, (tenant, id), half).await, "max_age_ms");
+    // Nor is a wait of before in the way of other rules: it is shorter then than it says.
+    bounded(world, of_age(Some(20))).await;
     set(world, (tenant, id), None).await.unwrap();
+    refuses(waits(20_000).await, "max_wait_ms");
 }
