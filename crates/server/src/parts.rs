@@ -357,6 +357,7 @@ fn sender(config: &TargetConfig, places: Option<u32>) -> Result<Arc<HttpSender>,
         origin: config.handshake_origin.clone(),
         signature_prefix: config.signature.signature_prefix,
         max_idle: kept(places),
+        http2: config.http2,
         ..HttpOptions::default()
     });
     if let Err(error) = sender.check_tls() {

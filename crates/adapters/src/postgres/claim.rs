@@ -20,6 +20,7 @@ use uuid::Uuid;
 use super::connect::BEGIN_UNFLUSHED;
 use super::failure::Failure;
 use super::id_range::IdRange;
+use super::record::Coarse;
 use super::rows::{count, keys};
 use super::{record, secrets};
 use crate::lost::no_event;
@@ -338,7 +339,8 @@ async fn end_lost(pool: &PgPool, lost: &[Claimed], lack: Lack) -> Vec<Wake> {
     if lack == Lack::Gone {
         tracing::error!(?attempts, "attempts whose events are gone are not sent");
     }
-    let recorded = record::record_outcomes(pool, WorkerId(first.worker_id), &outcomes).await;
+    let worker = WorkerId(first.worker_id);
+    let recorded = record::record_outcomes(pool, &Coarse::default(), worker, &outcomes).await;
     match recorded {
         Ok(recorded) => recorded.wakes,
         Err(failure) => {

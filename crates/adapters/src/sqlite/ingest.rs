@@ -333,6 +333,7 @@ mod tests {
     use uuid::Uuid;
 
     use super::super::lines::Lines;
+    use super::super::rows::PARTS;
     use super::super::{migrate, prepare};
     use super::*;
 
@@ -387,10 +388,13 @@ mod tests {
         let answered: Vec<&[DestinationId]> =
             answers.iter().map(Acceptance::destinations).collect();
         assert_eq!(answered.concat(), written);
-        INSERT_DELIVERIES.each_ref().map(|sql| {
+        let mut ran = [0; 4];
+        for ((ran, sql), rows) in ran.iter_mut().zip(&INSERT_DELIVERIES[..]).zip(PARTS) {
             let statement = tx.prepare_cached(sql).unwrap();
-            statement.get_status(StatementStatus::Run)
-        })
+            // Its trigger runs once for each row, and that counts, too.
+            *ran = statement.get_status(StatementStatus::Run) / (1 + rows as i32);
+        }
+        ran
     }
 
     #[test]

@@ -187,7 +187,7 @@ pub(super) fn first<T>(
 /// sixteen a row is inserted for less than half of what it costs alone, and deleted for two
 /// thirds: a table and its indexes are opened once. That SQLite puts several rows aside first,
 /// for the triggers' sake, costs less.
-const PARTS: [usize; 4] = [64, 16, 4, 1];
+pub(super) const PARTS: [usize; 4] = [64, 16, 4, 1];
 
 /// A statement for each of [`PARTS`].
 pub(super) type InParts = [String; PARTS.len()];
