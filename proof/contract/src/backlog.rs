@@ -209,6 +209,7 @@ macro_rules! backlog_contract {
             events_of_any_day_are_one_batch
             a_batch_is_full_by_its_bytes
             nobody_waits_for_longer_than_the_wait
+            nobody_waits_for_longer_than_half_of_an_age
             a_limit_counts_batches
             what_is_promised_is_not_admitted_again
             what_was_due_before_its_leader_is_carried

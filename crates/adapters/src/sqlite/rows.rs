@@ -2,6 +2,7 @@
 
 use std::fmt::{Display, Write as _};
 use std::str::FromStr;
+use std::time::Duration;
 
 use domain::batch::BatchSettings;
 use domain::limit::{Count, Shape};
@@ -54,6 +55,12 @@ where
 /// A time.
 pub(super) fn time(row: &Row<'_>, index: usize) -> Result<Timestamp, Fault> {
     Ok(Timestamp::from_micros(row.get(index)?))
+}
+
+/// How old events may become; `None` for any age.
+pub(super) fn age(row: &Row<'_>, index: usize) -> Result<Option<Duration>, Fault> {
+    let ms: Option<i64> = row.get(index)?;
+    Ok(ms.map(|ms| Duration::from_millis(ms.unsigned_abs())))
 }
 
 /// A time that may be missing.
