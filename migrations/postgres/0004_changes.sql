@@ -11,6 +11,21 @@
 --   3. only then read the clock for limit_history.
 -- Until the commit, the moved rows are locked and claims skip them.
 
+-- Keeps the tiers of these tenants, and what they say, from changing until the end of the
+-- transaction. What they are is read in a later statement: of who has waited for a lock, a
+-- join in the same statement sees the row of before, or none.
+create function lock_tiers_of(of_tenants uuid[]) returns void
+    language plpgsql volatile
+as $$
+begin
+    perform n.id from tenants n where n.id = any (of_tenants) order by n.id for share;
+    perform t.name from tiers t
+    where t.name in (select n.tier from tenants n where n.id = any (of_tenants))
+    order by t.name
+    for share;
+end;
+$$;
+
 -- The limits of the tier of a tenant. Locked against change until the end of
 -- the transaction: a change of the tier that we do not see would not see our
 -- destination either, and its history would be wrong.
@@ -20,13 +35,13 @@ as $$
 declare
     found_tier limit_settings;
 begin
+    perform lock_tiers_of(array[of_tenant]);
     select t.limit_per_second, t.limit_per_minute, t.limit_per_hour, t.limit_per_day,
         t.unlimited, t.burst, t.shape, t.max_in_flight, 0::double precision,
         null::double precision, null::text, null::integer
     into found_tier
     from tenants n join tiers t on t.name = n.tier
-    where n.id = of_tenant
-    for share of n, t;
+    where n.id = of_tenant;
     return found_tier;
 end;
 $$;
@@ -146,20 +161,6 @@ begin
 end;
 $$;
 
--- Keeps a tenant's tier, and what that says, from changing until the end of the transaction.
--- The answer is read in a later statement: of who has waited for a lock, a function in the
--- same statement sees the row of before.
-create function lock_tier_of(of_tenant uuid) returns void
-    language plpgsql volatile
-as $$
-begin
-    perform n.id from tenants n where n.id = of_tenant for share;
-    perform t.name from tiers t
-    where t.name = (select n.tier from tenants n where n.id = of_tenant)
-    for share;
-end;
-$$;
-
 -- How old events of a destination may become by its tier.
 create function tier_age_of(d destinations) returns bigint
     language sql volatile
@@ -186,20 +187,48 @@ begin
 end;
 $$;
 
--- Notes the age of their tier in all destinations of these tenants: it is another one.
+-- Notes the age of their tier in those destinations of these tenants that have another one,
+-- and locks no others. The default tenant's have none.
 create function tier_ages_changed(of_tenants uuid[]) returns void
     language plpgsql volatile
 as $$
+declare
+    aged uuid[];
 begin
-    perform d.id
-    from destinations d
-    where d.tenant_id = any (of_tenants) and d.deleted_at is null
-    order by d.id
-    for no key update;
-    update destinations d set tier_age_ms = tier_age_of(d)
-    where d.tenant_id = any (of_tenants) and d.deleted_at is null;
+    select array_agg(l.id)
+    into aged
+    from (
+        select d.id
+        from tenants n
+        join tiers t on t.name = n.tier
+        join destinations d on d.tenant_id = n.id
+        where n.id = any (of_tenants) and n.id <> '00000000-0000-0000-0000-000000000001'
+            and d.deleted_at is null
+            and d.tier_age_ms is distinct from t.ceiling_age_seconds * 1000::bigint
+        order by d.id
+        for no key update of d
+    ) l;
+    update destinations d set tier_age_ms = t.ceiling_age_seconds * 1000::bigint
+    from tenants n
+    join tiers t on t.name = n.tier
+    where d.id = any (aged) and n.id = d.tenant_id;
 end;
 $$;
+
+-- Nobody else sets it: a null of a user's own would be no ceiling. By its name it comes before
+-- the trigger that compares the destination's own age with it.
+create function destinations_before_tier_age() returns trigger
+    language plpgsql
+as $$
+begin
+    new.tier_age_ms := old.tier_age_ms;
+    return new;
+end;
+$$;
+
+create trigger destinations_before_tier_age before update on destinations
+    for each row when (old.tier_age_ms is distinct from new.tier_age_ms and pg_trigger_depth() = 0)
+    execute function destinations_before_tier_age();
 
 -- How many destinations a tenant may have: as its tier says, and as many as it was granted
 -- beyond that. Null: any number.
@@ -212,6 +241,8 @@ create function most_destinations(of_tier integer, granted integer) returns inte
 -- installation's own: the API alone holds them to it.
 create function check_room(of_tenant uuid) returns void
     language plpgsql volatile
+    set enable_hashjoin = off
+    set enable_nestloop = on
 as $$
 declare
     most integer;
@@ -335,7 +366,7 @@ begin
     end if;
     if old.tenant_id <> new.tenant_id or (old.deleted_at is not null and new.deleted_at is null)
     then
-        perform lock_tier_of(new.tenant_id);
+        perform lock_tiers_of(array[new.tenant_id]);
         new.tier_age_ms := tier_age_of(new);
     end if;
     if row(old.tenant_id, old.max_age_ms) is distinct from row(new.tenant_id, new.max_age_ms) then
@@ -386,32 +417,13 @@ create trigger destinations_before_update before update on destinations
 -- its own and so with a snapshot of its own. A user's session has no plan
 -- settings of ours; reading the whole ledger to find a few permits would hold
 -- the destination for long.
-create function destinations_after_update() returns trigger
-    language plpgsql
+create function destinations_changed(changed uuid[], revoked uuid[]) returns void
+    language plpgsql volatile
     set enable_seqscan = off
+    set enable_hashjoin = off
+    set enable_nestloop = on
 as $$
-declare
-    changed uuid[];
-    revoked uuid[];
 begin
-    perform check_room(n.tenant_id)
-    from (
-        select distinct n.tenant_id from new_rows n join old_rows o on o.id = n.id
-        where n.tenant_id <> o.tenant_id or (o.deleted_at is not null and n.deleted_at is null)
-    ) n;
-    select
-        array_agg(n.id order by n.id),
-        array_agg(n.id order by n.id) filter (where n.epoch <> o.epoch)
-    into changed, revoked
-    from new_rows n join old_rows o on o.id = n.id
-    where own_limits(o) is distinct from own_limits(n)
-        or o.state <> n.state
-        or o.url <> n.url
-        or o.deleted_at is distinct from n.deleted_at
-        or o.epoch <> n.epoch;
-    if changed is null then
-        return null;
-    end if;
     if revoked is not null then
         -- Waits for claims in flight; the recheck leaves what they started.
         with gone as (
@@ -439,6 +451,43 @@ begin
     end if;
     perform note_change(changed);
     perform mark_changed(changed);
+end;
+$$;
+
+-- Which rows have changed. They are joined by hash, whatever the session says: a loop in a
+-- loop, which is kept as the plan once a single row has changed, takes the square of ten
+-- thousand rows when a tier changes.
+create function destinations_after_update() returns trigger
+    language plpgsql
+    set enable_hashjoin = on
+    set enable_nestloop = off
+as $$
+declare
+    grown uuid[];
+    changed uuid[];
+    revoked uuid[];
+begin
+    select
+        array_agg(distinct n.tenant_id) filter (
+            where n.tenant_id <> o.tenant_id
+                or (o.deleted_at is not null and n.deleted_at is null)
+        ),
+        array_agg(n.id order by n.id) filter (
+            where own_limits(o) is distinct from own_limits(n)
+                or o.state <> n.state
+                or o.url <> n.url
+                or o.deleted_at is distinct from n.deleted_at
+                or o.epoch <> n.epoch
+        ),
+        array_agg(n.id order by n.id) filter (where o.epoch <> n.epoch)
+    into grown, changed, revoked
+    from new_rows n join old_rows o on o.id = n.id;
+    if grown is not null then
+        perform check_room(t.id) from unnest(grown) as t (id);
+    end if;
+    if changed is not null then
+        perform destinations_changed(changed, revoked);
+    end if;
     return null;
 end;
 $$;
@@ -452,7 +501,7 @@ create function destinations_before_insert() returns trigger
 as $$
 begin
     -- A change of the tier that we do not see would not see our destination either.
-    perform lock_tier_of(new.tenant_id);
+    perform lock_tiers_of(array[new.tenant_id]);
     new.tier_age_ms := tier_age_of(new);
     perform check_age_ceiling(new);
     return new;
@@ -662,6 +711,8 @@ create trigger destinations_before_group before update on destinations
 -- locked, or two that join at once would both find room.
 create function join_groups(joining uuid[]) returns void
     language plpgsql volatile
+    set enable_hashjoin = off
+    set enable_nestloop = on
 as $$
 declare
     member record;
@@ -708,9 +759,11 @@ end;
 $$;
 
 -- By its name it comes after the trigger that revokes: the clock is read when nothing of
--- these can be claimed any more under what they were.
+-- these can be claimed any more under what they were. Joined as that joins.
 create function destinations_after_update_group() returns trigger
     language plpgsql
+    set enable_hashjoin = on
+    set enable_nestloop = off
 as $$
 declare
     changed uuid[];

@@ -200,7 +200,9 @@ begin
     update tier_age_changes set tier_age_ms = age_ms where destination_id = new.id;
 end;
 
-create trigger destinations_tier_age after update of tenant_id, deleted_at on destinations
+-- By whoever it is set: a null of a user's own would be no ceiling.
+create trigger destinations_tier_age
+after update of tenant_id, deleted_at, tier_age_ms on destinations
 begin
     update tier_age_changes set tier_age_ms = age_ms where destination_id = new.id;
 end;

@@ -1,4 +1,4 @@
-//! The `Sender` over HTTP/1.1: one POST, once, to exactly the address that was
+//! The `Sender` over HTTP/1.1 and HTTP/2: one POST, once, to exactly the address that was
 //! chosen for it; and by the same rules the `Asker`, one OPTIONS, and the `Granter`, one
 //! POST to a token server.
 //!
@@ -11,9 +11,10 @@
 //!
 //! It owns the connections to destinations. It promises that nothing is sent
 //! twice, that every byte read and every wait is bounded, and that a request
-//! that is dropped closes its connection at once: a connection has no task of
-//! its own, whoever holds it drives it. Only a dial has one: it goes on when who
-//! waited for it has no more time. It connects only to addresses that its
+//! that is dropped closes its connection at once, or over HTTP/2 its stream: a
+//! connection over HTTP/1.1 has no task of its own, whoever holds it drives it.
+//! A dial has one: it goes on when who waited for it has no more time; and so has a
+//! connection over HTTP/2, as long as somebody has a place on it or it is idle. It connects only to addresses that its
 //! [`Policy`] has vetted, each time that it connects, and tells a proxy, where one is
 //! set, that address and no name. It refuses to follow redirects, to decompress and to
 //! keep cookies: those would connect to places that nobody chose.
@@ -30,8 +31,11 @@ mod dial;
 mod endpoint;
 mod endpoints;
 mod exchange;
+mod frames;
 #[cfg(test)]
 mod fuzz;
+mod http1;
+mod http2;
 mod identities;
 mod metered;
 mod networks;
@@ -63,8 +67,8 @@ use tokio::time::timeout;
 use url::Host;
 
 pub use certificate::check_certificate;
-use connect::Connector;
 pub use connect::tls_config;
+use connect::{Connector, with_http2};
 use connection::Connection;
 use connections::{Connections, Dialled, Lined};
 use endpoint::Endpoint;
@@ -92,6 +96,9 @@ pub struct HttpOptions {
     pub origin: Option<Origin>,
     /// What the headers of a signature begin with.
     pub signature_prefix: HeaderPrefix,
+    /// Whether receivers are offered HTTP/2, over TLS. Those that do not choose it are sent
+    /// to over HTTP/1.1.
+    pub http2: bool,
     /// Roots to trust besides the host's.
     pub extra_roots: Vec<CertificateDer<'static>>,
     /// Idle connections kept for one destination.
@@ -115,6 +122,7 @@ impl Default for HttpOptions {
             dial: Arc::new(DialDirect),
             origin: None,
             signature_prefix: HeaderPrefix::default(),
+            http2: true,
             extra_roots: Vec::new(),
             max_idle_per_destination: 64,
             max_idle: 4096,
@@ -131,7 +139,7 @@ pub fn place(url: &str, policy: &Policy) -> Result<(Host, u16), SendError> {
     Ok((origin.host.clone(), origin.port))
 }
 
-/// Sends over HTTP/1.1 from a bounded pool of connections.
+/// Sends over HTTP/1.1 and HTTP/2 from a bounded pool of connections.
 pub struct HttpSender {
     policy: Arc<Policy>,
     connector: Arc<Connector>,
@@ -150,6 +158,12 @@ impl HttpSender {
             total: options.max_idle,
             idle_age: options.max_idle_age,
             age: options.max_age,
+            http2: options.http2,
+        };
+        let tls = tls_config(options.extra_roots);
+        let tls = match options.http2 {
+            true => tls.map(with_http2),
+            false => tls,
         };
         let policy = Arc::new(options.policy);
         Self {
@@ -157,7 +171,7 @@ impl HttpSender {
                 Arc::clone(&policy),
                 &options.name_servers,
                 options.dial,
-                options.extra_roots,
+                tls,
             )),
             policy,
             connections: Arc::new(Connections::new(limits)),

@@ -49,6 +49,7 @@ mod connect;
 mod days;
 mod dead_letters;
 mod destinations;
+mod event_days;
 mod event_types;
 mod events;
 mod expire;
@@ -113,6 +114,7 @@ pub struct PostgresStore {
     pool: PgPool,
     changes: Arc<Changes>,
     insertions: Arc<Changes>,
+    coarse: Arc<record::Coarse>,
 }
 
 impl PostgresStore {
@@ -123,6 +125,7 @@ impl PostgresStore {
             pool,
             changes: Arc::new(Changes::of("paceline_changed")),
             insertions: Arc::new(Changes::of("paceline_outbox")),
+            coarse: Arc::default(),
         })
     }
 
@@ -213,7 +216,8 @@ impl Store for PostgresStore {
         worker: WorkerId,
         outcomes: &[Outcome],
     ) -> Result<Recorded, StoreError> {
-        Ok(retried(|| record::record_outcomes(&self.pool, worker, outcomes)).await?)
+        let once = || record::record_outcomes(&self.pool, &self.coarse, worker, outcomes);
+        Ok(retried(once).await?)
     }
 
     async fn reap(&self, rules: &ReapRules, limit: u32) -> Result<Reaped, StoreError> {

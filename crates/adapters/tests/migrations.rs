@@ -123,7 +123,8 @@ fn the_views_of_sqlite_have_the_columns_of_the_table_on_postgres() {
         connection.execute_batch(&sql).unwrap();
     }
     let attempts = tables("postgres").remove("attempts").unwrap();
-    let starts = [&attempts[..], &["delivery_latency".to_owned()]].concat();
+    let mut starts = attempts.clone();
+    starts.push("delivery_latency".to_owned());
     for (view, expected) in [("attempts", attempts), ("starts", starts)] {
         let columns = format!("select * from {view}");
         let columns = connection.prepare(&columns).unwrap();

@@ -65,7 +65,7 @@ pub struct BatchRules {
     pub max_events: u32,
     /// Bytes of their payloads, at most.
     pub max_bytes: u32,
-    /// How long an event waits for others.
+    /// How long an event waits for others; see [`within`](Self::within).
     pub max_wait: Duration,
 }
 
@@ -118,6 +118,18 @@ impl BatchSettings {
 }
 
 impl BatchRules {
+    /// The same where events may become this old: none waits for others for more than half of
+    /// that. An owner may not set a wait that long, but a tier's age may come to be less than
+    /// it, and then each event would be too old before its batch is due.
+    #[must_use]
+    pub fn within(self, max_age: Option<Duration>) -> Self {
+        let half = max_age.map_or(MAX_WAIT, |age| age / 2);
+        Self {
+            max_wait: self.max_wait.min(half),
+            ..self
+        }
+    }
+
     /// How many waiting attempts of one kind a store has to read for one run
     /// that would read `ahead` without batches.
     #[must_use]

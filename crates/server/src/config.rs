@@ -359,6 +359,12 @@ pub struct TargetConfig {
     )]
     pub egress_proxy: Option<SecretUrl>,
 
+    /// Offer HTTP/2 to receivers, over TLS; `off` sends to all of them over HTTP/1.1.
+    #[arg(long, env = "PACELINE_HTTP2", value_name = "BOOL", action = ArgAction::Set)]
+    #[arg(default_value = "on", default_missing_value = "on", num_args = 0..=1)]
+    #[arg(value_parser = BoolishValueParser::new())]
+    pub http2: bool,
+
     /// The DNS name by which receivers are asked whether they want to be sent anything,
     /// and that their requests name then. By default the host of `--public-url`, where
     /// that is set.
@@ -432,6 +438,7 @@ impl Default for TargetConfig {
             nat64_prefixes: Vec::new(),
             allow_ports: USUAL_PORTS.to_vec(),
             egress_proxy: None,
+            http2: true,
             handshake_origin: None,
             signature: SignatureConfig::default(),
         }

@@ -338,12 +338,18 @@ fn post(mail: Option<Mail>, sender: Arc<dyn Sender>) -> Arc<dyn Post> {
 /// over, and one that is made ready meanwhile for a permit that waits for a place.
 const KEPT_FOR_A_PLACE: usize = 2;
 
-/// How many idle connections are kept: no more than a worker with these places can use at
-/// once, or than a sender keeps in any case.
+/// Idle connections that are kept however few places there are: a few places serve hundreds
+/// of receivers in turn, and each of these would be dialled anew for every request.
+const KEPT_AT_LEAST: usize = 512;
+
+/// How many idle connections are kept: as many as a worker with these places can use at once
+/// or in turn, and no more than a sender keeps in any case.
 fn kept(places: Option<u32>) -> usize {
     let most = HttpOptions::default().max_idle;
     let places = places.and_then(|places| usize::try_from(places).ok());
-    places.map_or(most, |places| (places * KEPT_FOR_A_PLACE).min(most))
+    places.map_or(most, |places| {
+        (places * KEPT_FOR_A_PLACE).max(KEPT_AT_LEAST).min(most)
+    })
 }
 
 fn sender(config: &TargetConfig, places: Option<u32>) -> Result<Arc<HttpSender>, ConfigError> {
@@ -357,6 +363,7 @@ fn sender(config: &TargetConfig, places: Option<u32>) -> Result<Arc<HttpSender>,
         origin: config.handshake_origin.clone(),
         signature_prefix: config.signature.signature_prefix,
         max_idle: kept(places),
+        http2: config.http2,
         ..HttpOptions::default()
     });
     if let Err(error) = sender.check_tls() {
@@ -413,8 +420,9 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_keeps_no_more_connections_than_it_can_use() {
-        assert_eq!([16, 256].map(|places| kept(Some(places))), [32, 512]);
+    fn a_worker_keeps_as_many_connections_as_it_can_use_at_once_or_in_turn() {
+        let of = [16, 256, 1_024].map(|places| kept(Some(places)));
+        assert_eq!(of, [512, 512, 2_048]);
         let most = HttpOptions::default().max_idle;
         assert_eq!([None, Some(65_536)].map(kept), [most; 2]);
     }

@@ -64,6 +64,17 @@ pub(super) const ROWS: [Row; 22] = [
         exercised: &[Test("nothing_is_sent_twice"), Chaos("receiver-link-reset")],
     },
     Row {
+        fault: "A receiver ends a connection over HTTP/2 by GOAWAY, or refuses a stream",
+        mechanism: "what it says that it has not looked at is `not_sent` and waits again with the same try; what it still finishes is answered, and the next request has another connection",
+        residue: "a start of the limit for each; one that only refuses fails after 256 in a row",
+        exercised: &[
+            Test("what_a_receiver_was_to_finish_no_more_is_not_sent"),
+            Test("a_stream_that_is_refused_was_not_sent_and_any_other_reset_is_a_failure"),
+            Test("one_that_only_refuses_fails_in_the_end"),
+            Test("what_a_receiver_has_not_looked_at_is_not_sent"),
+        ],
+    },
+    Row {
         fault: "A receiver answers 429 or 503 with Retry-After",
         mechanism: "the destination is held for as long as it asks, an hour at most; a 429 costs \
             no try",

@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, interval, sleep, sleep_until};
 use uuid::Uuid;
 
-use self::attack::{Attack, Attacker, Underway};
+use self::attack::{Attack, Attacker};
 use self::memory::Memory;
 use super::figure::Figure;
 use super::stage::until;

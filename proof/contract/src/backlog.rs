@@ -12,7 +12,6 @@ use domain::event::{Audience, NewEvent};
 use domain::ids::{AttemptId, DestinationId, EventId, ReplayId, WorkerId};
 use domain::permit::Permit;
 use domain::retry::RetrySettings;
-use domain::time::Timestamp;
 use uuid::Uuid;
 
 use super::store::World;
@@ -60,19 +59,6 @@ impl BacklogWorld {
             replays: store.clone(),
             overview: store,
         }
-    }
-
-    /// An id of an event that is given now: unlike [`World::id`] it says so.
-    pub async fn dated_id(&self) -> EventId {
-        self.id_of(self.now().await)
-    }
-
-    /// An id of an event that was given then.
-    pub fn id_of(&self, at: Timestamp) -> EventId {
-        let millis = at.as_micros().unsigned_abs() / 1_000;
-        let number = self.id().as_u128() & u128::from(u64::MAX >> 2);
-        let id = (u128::from(millis) << 80) | (0x7000_8000 << 48) | number;
-        EventId(Uuid::from_u128(id))
     }
 
     /// An event of this type for a destination, or for all who subscribe to the type.
@@ -220,8 +206,10 @@ macro_rules! backlog_contract {
             nonsense_is_refused_by_its_field
             a_full_batch_is_one_start
             a_member_is_its_event
+            events_of_any_day_are_one_batch
             a_batch_is_full_by_its_bytes
             nobody_waits_for_longer_than_the_wait
+            nobody_waits_for_longer_than_half_of_an_age
             a_limit_counts_batches
             what_is_promised_is_not_admitted_again
             what_was_due_before_its_leader_is_carried

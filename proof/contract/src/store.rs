@@ -148,6 +148,7 @@ macro_rules! store_contract {
             a_deleted_destination_refuses_claims
             a_changed_url_refuses_claims
             answers_are_in_the_order_of_the_permits
+            events_of_any_day_start_together
             a_released_permit_waits_again
             a_deferred_destination_is_not_admitted
             releasing_is_idempotent_and_by_number
@@ -199,6 +200,7 @@ macro_rules! store_contract {
             any_other_failure_costs_a_try
             refusals_do_not_open_the_breaker
             failures_in_a_row_open_the_breaker
+            a_success_and_a_failure_count_the_same_together_or_apart
             a_crowd_that_fails_together_is_one_failure
             failures_open_the_breaker_when_they_go_on
             a_run_says_who_is_failing
@@ -233,6 +235,7 @@ macro_rules! store_contract {
             it_begins_anew
             late_answers_of_another_receiver_say_nothing
             a_503_alone_is_noise
+            successes_that_become_slow_cut
             a_higher_configured_limit_is_followed
             the_configured_windows_hold_beside_it
             a_lower_configured_limit_holds

@@ -175,6 +175,22 @@ async fn where_nobody_can_be_reached_the_permit_goes_back_and_nothing_has_failed
     assert_eq!(world.journal.released(), [permit(7)]);
 }
 
+/// Its first byte has left, so it is a start; and no try, and no failure of the receiver.
+#[tokio::test(start_paused = true)]
+async fn what_a_receiver_has_not_looked_at_is_not_sent() {
+    let world = World::new();
+    let _worker = world.worker().await;
+    let refused = |_| Err(SendError::NotSent("the stream was refused".to_owned()));
+    world.sender.send.answers(refused);
+    world.queue.delivers(&[permit(7)]);
+    settle().await;
+    assert_eq!(world.journal.sent(), [AttemptId(7)]);
+    let outcome = world.journal.only_outcome();
+    assert_eq!((outcome.kind, outcome.status), (OutcomeKind::NotSent, None));
+    assert_eq!(outcome.error.as_deref(), Some("the stream was refused"));
+    assert_eq!(outcome.next, NextTry::Again);
+}
+
 #[tokio::test(start_paused = true)]
 async fn statuses_decide_what_follows() {
     for (status, kind) in [

@@ -1,6 +1,6 @@
 //! From an endpoint to a connection that is ready for its first request:
-//! addresses, TCP, TLS, the HTTP/1.1 handshake, each bounded on its own. The
-//! caller bounds their sum.
+//! addresses, TCP, TLS, the handshake of HTTP/1.1 or HTTP/2, each bounded on its
+//! own. The caller bounds their sum.
 
 use std::io;
 use std::net::SocketAddr;
@@ -14,6 +14,7 @@ use rustls::pki_types::CertificateDer;
 use rustls_platform_verifier::Verifier;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
+use tokio_rustls::client::TlsStream;
 
 use super::connection::Connection;
 use super::dial::Dial;
@@ -23,7 +24,6 @@ use super::policy::{Policy, Vetted};
 use super::proxy::ProxyAway;
 use super::resolve::Resolver;
 use super::sessions::Sessions;
-use super::stream::Stream;
 use super::verifier::Bounded;
 
 /// For all addresses of a destination together.
@@ -31,6 +31,9 @@ const TCP_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// For the TLS handshake.
 const TLS_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// What it is called in there.
+const HTTP2: &[u8] = b"h2";
 
 /// Opens connections.
 pub(super) struct Connector {
@@ -46,15 +49,13 @@ impl Connector {
         policy: Arc<Policy>,
         name_servers: &[SocketAddr],
         dial: Arc<dyn Dial>,
-        extra_roots: Vec<CertificateDer<'static>>,
+        tls: Result<ClientConfig, rustls::Error>,
     ) -> Self {
         Self {
             policy,
             resolver: Resolver::new(name_servers),
             dial,
-            tls: tls_config(extra_roots)
-                .map(Identities::new)
-                .map_err(|error| error.to_string()),
+            tls: tls.map(Identities::new).map_err(|error| error.to_string()),
         }
     }
 
@@ -79,13 +80,18 @@ impl Connector {
         // only delay it.
         tcp.set_nodelay(true)
             .map_err(|error| failed("tcp", &error))?;
-        let stream: Stream = match origin.scheme {
-            Scheme::Http => Box::new(tcp),
-            Scheme::Https => self.secure(tcp, (origin, identity)).await?,
+        let opened = match origin.scheme {
+            Scheme::Http => Connection::open(Box::new(tcp)).await,
+            Scheme::Https => {
+                let tls = self.secure(tcp, (origin, identity)).await?;
+                if tls.get_ref().1.alpn_protocol() == Some(HTTP2) {
+                    let opened = Connection::multiplexed(Box::new(tls)).await;
+                    return opened.map_err(|why| failed("http", &why));
+                }
+                Connection::open(Box::new(tls)).await
+            }
         };
-        Connection::open(stream)
-            .await
-            .map_err(|error| failed("http", &error))
+        opened.map_err(|error| failed("http", &error))
     }
 
     /// The first address that answers. Each gets an equal share of the time
@@ -118,11 +124,11 @@ impl Connector {
         &self,
         tcp: TcpStream,
         (origin, identity): (&Origin, Option<&ClientIdentity>),
-    ) -> Result<Stream, SendError> {
+    ) -> Result<TlsStream<TcpStream>, SendError> {
         let tls = self.tls()?.of(identity)?;
         let handshake = tls.connect(origin.server_name()?, tcp);
         match timeout(TLS_TIMEOUT, handshake).await {
-            Ok(Ok(stream)) => Ok(Box::new(stream)),
+            Ok(Ok(stream)) => Ok(stream),
             Ok(Err(error)) => Err(failed("tls", &error)),
             Err(_elapsed) => Err(failed(
                 "tls",
@@ -132,9 +138,15 @@ impl Connector {
     }
 }
 
-/// The host's roots and no way to switch verification off. HTTP/1.1 is the
-/// only protocol offered, so that nobody answers in another.
-/// A client's side of TLS: the host's roots and these, HTTP/1.1 inside.
+/// The same with HTTP/2 offered before HTTP/1.1: for destinations, whose connections speak
+/// what was chosen.
+pub(super) fn with_http2(mut config: ClientConfig) -> ClientConfig {
+    config.alpn_protocols.insert(0, HTTP2.to_vec());
+    config
+}
+
+/// A client's side of TLS: the host's roots and these, and no way to switch verification
+/// off. HTTP/1.1 is the only protocol offered, so that nobody answers in another.
 pub fn tls_config(
     extra_roots: Vec<CertificateDer<'static>>,
 ) -> Result<ClientConfig, rustls::Error> {

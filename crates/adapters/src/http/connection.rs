@@ -1,127 +1,117 @@
-//! One HTTP/1.1 connection and what drives it.
-//!
-//! hyper splits a connection into a handle for requests and a future that does
-//! the reading and writing, usually spawned. Here both stay together and the
-//! future is polled by whoever waits for the connection. So there is no task
-//! to leak, dropping the connection closes the socket there and then, a
-//! request is on the wire without a hop to another thread, and an idle
-//! connection costs its memory and nothing else. What a receiver sends to an
-//! idle connection stays in the kernel, unread.
+//! A connection to a receiver that is ready for one request: all of one over HTTP/1.1, or
+//! a place on one over HTTP/2.
 
-use std::future::poll_fn;
-use std::pin::{Pin, pin};
-use std::task::{Context, Poll, Waker};
+use std::sync::Arc;
 
 use bytes::Bytes;
-use engine::ports::FirstByte;
+use engine::ports::{FirstByte, SendError};
 use http::{Request, Response};
-use http_body_util::{BodyExt, Full};
-use hyper::body::{Frame, Incoming};
-use hyper::client::conn::http1;
-use hyper_util::rt::TokioIo;
-use tokio::task::coop::unconstrained;
+use hyper::body::{Body as _, Incoming};
 use tokio::time::Instant;
 
-use super::metered::{Meter, Metered};
+use super::http1::Http1;
+use super::http2::{Answering, Multiplexed, Place};
+use super::metered::Meter;
 use super::stream::Stream;
 
-/// The largest response head. It is also the most that is read ahead of a body.
-const MAX_HEAD_BYTES: usize = 32 * 1024;
+pub(super) enum Connection {
+    Http1(Http1),
+    Http2(Place),
+}
 
-/// The most headers of a response.
-const MAX_HEADERS: usize = 100;
-
-type Driver = http1::Connection<TokioIo<Metered>, Full<Bytes>>;
-
-pub(super) struct Connection {
-    meter: Meter,
-    requests: http1::SendRequest<Full<Bytes>>,
-    /// `None` once it has ended: a future must not be polled after that.
-    driver: Option<Pin<Box<Driver>>>,
-    pub(super) opened_at: Instant,
+/// What is still to come of a response.
+pub(super) enum Body<'c> {
+    /// Whoever reads drives the connection.
+    Http1(&'c mut Http1, Incoming),
+    Http2(Answering),
 }
 
 impl Connection {
-    /// A connection that is ready for its first request.
+    /// Over HTTP/1.1.
     pub(super) async fn open(stream: Stream) -> Result<Self, hyper::Error> {
-        let (stream, meter) = Metered::new(stream);
-        let (requests, driver) = http1::Builder::new()
-            .max_headers(MAX_HEADERS)
-            .max_header_size(MAX_HEAD_BYTES)
-            .max_buf_size(MAX_HEAD_BYTES)
-            .handshake(TokioIo::new(stream))
-            .await?;
-        let mut connection = Self {
-            meter,
-            requests,
-            driver: Some(Box::pin(driver)),
-            opened_at: Instant::now(),
-        };
-        let Self {
-            requests, driver, ..
-        } = &mut connection;
-        drive(driver, requests.ready()).await?;
-        Ok(connection)
+        Http1::open(stream).await.map(Self::Http1)
+    }
+
+    /// The first place on a connection over HTTP/2, or why there is none.
+    pub(super) async fn multiplexed(stream: Stream) -> Result<Self, String> {
+        Multiplexed::open(stream).await.map(Self::Http2)
     }
 
     /// Sends the request, telling when it left, and waits for the response's head.
     pub(super) async fn send(
         &mut self,
-        request: Request<Full<Bytes>>,
+        request: Request<Bytes>,
         first_byte: FirstByte,
-    ) -> Result<Response<Incoming>, hyper::Error> {
-        self.meter.reset(first_byte);
-        let response = self.requests.send_request(request);
-        drive(&mut self.driver, response).await
-    }
-
-    /// The next piece of the response's body, or `None` at its end.
-    pub(super) async fn next_frame(
-        &mut self,
-        body: &mut Incoming,
-    ) -> Option<Result<Frame<Bytes>, hyper::Error>> {
-        drive(&mut self.driver, body.frame()).await
+    ) -> Result<Response<Body<'_>>, SendError> {
+        match self {
+            Self::Http1(connection) => {
+                let response = connection.send(request, first_byte).await?;
+                let (head, body) = response.into_parts();
+                Ok(Response::from_parts(head, Body::Http1(connection, body)))
+            }
+            Self::Http2(place) => Ok(place.send(request, first_byte).await?.map(Body::Http2)),
+        }
     }
 
     /// Counts what is read for the response under way.
     pub(super) fn meter(&self) -> Meter {
-        self.meter.clone()
+        match self {
+            Self::Http1(connection) => connection.meter(),
+            Self::Http2(place) => place.meter(),
+        }
     }
 
-    /// Whether it may carry another request, as far as this process knows:
-    /// the last exchange is over on both sides, the receiver keeps the
-    /// connection open, and has not closed it or sent anything since.
+    /// Whether it may carry another request, as far as this process knows.
     pub(super) async fn is_ready(&mut self) -> bool {
-        // With a waker that does nothing: nobody waits for an idle connection,
-        // and a real one would keep the memory of its finished task alive.
-        // Unconstrained, or an exhausted budget would look like "nothing new".
-        unconstrained(poll_fn(|_| {
-            let mut context = Context::from_waker(Waker::noop());
-            poll_driver(&mut self.driver, &mut context);
-            Poll::Ready(())
-        }))
-        .await;
-        self.driver.is_some() && self.requests.is_ready()
+        match self {
+            Self::Http1(connection) => connection.is_ready().await,
+            Self::Http2(place) => place.is_ready(),
+        }
+    }
+
+    /// Whether it may carry another after this one. The rest of a body that was not read to
+    /// its end stands before the next answer; over HTTP/2 it was refused with its stream.
+    pub(super) async fn serves_again(&mut self, whole: bool) -> bool {
+        (whole || self.shared().is_some()) && self.is_ready().await
+    }
+
+    /// An exchange that began then has had no answer in time.
+    pub(super) fn timed_out(&self, began_at: Instant) {
+        if let Self::Http2(place) = self {
+            place.timed_out(began_at);
+        }
+    }
+
+    pub(super) fn opened_at(&self) -> Instant {
+        match self {
+            Self::Http1(connection) => connection.opened_at,
+            Self::Http2(place) => place.shared().opened_at,
+        }
+    }
+
+    /// The connection that others have places on as well.
+    pub(super) fn shared(&self) -> Option<&Arc<Multiplexed>> {
+        match self {
+            Self::Http1(_) => None,
+            Self::Http2(place) => Some(place.shared()),
+        }
     }
 }
 
-/// Waits for something that the connection brings about, driving it meanwhile.
-/// When the connection ends, hyper resolves what was waited for.
-async fn drive<F: Future>(driver: &mut Option<Pin<Box<Driver>>>, wanted: F) -> F::Output {
-    let mut wanted = pin!(wanted);
-    poll_fn(|context| {
-        poll_driver(driver, context);
-        wanted.as_mut().poll(context)
-    })
-    .await
-}
+impl Body<'_> {
+    /// The next piece, or `None` at the end.
+    pub(super) async fn next(&mut self) -> Option<Result<Bytes, SendError>> {
+        match self {
+            Self::Http1(connection, body) => connection.next_data(body).await,
+            Self::Http2(body) => body.next().await,
+        }
+    }
 
-/// How the connection ended is not kept: the exchange in flight is told, and
-/// an idle connection is only dropped.
-fn poll_driver(driver: &mut Option<Pin<Box<Driver>>>, context: &mut Context<'_>) {
-    if let Some(running) = driver
-        && running.as_mut().poll(context).is_ready()
-    {
-        *driver = None;
+    /// Whether it is known that nothing more comes.
+    pub(super) fn is_over(&self) -> bool {
+        match self {
+            Self::Http1(_, body) => body.is_end_stream(),
+            Self::Http2(body) => body.is_over(),
+        }
     }
 }

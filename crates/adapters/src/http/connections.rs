@@ -9,17 +9,25 @@
 //! A dial belongs to nobody. Who waited for it may have no more time, because a permit
 //! ends after two seconds, and then says nothing of the receiver; the dial goes on to
 //! its own end, and what it comes to is for who waits by then, or for who asks next.
+//!
+//! Over HTTP/2 a connection has places for many. It is idle when nobody has one; until then
+//! it is known here, for whoever comes next, and those who have places hold it. What a
+//! receiver speaks is remembered: where it may be HTTP/2 and nobody knows, the first dial
+//! goes alone.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use engine::ports::SendError;
+use engine::recent::Recent;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::connection::Connection;
+use super::endpoint::Scheme;
+use super::http2::Multiplexed;
 use super::pool::{Key, Pool, PoolLimits, Returned};
 
 /// Dials of this process to one destination at first, and again after one that failed:
@@ -34,13 +42,42 @@ const MOST_DIALS: usize = 128;
 /// destination that got no connection is left alone.
 const FAILURE_KEPT: Duration = Duration::from_secs(20);
 
+/// Receivers of which it is remembered what they speak; beyond it the older half is
+/// forgotten. About 100 bytes each.
+const MOST_SPOKEN: usize = 16_384;
+
+/// Requests in a row that a receiver says it has not looked at, and no answer between:
+/// more of them are failures, or one that says it always would be sent to for ever. As many
+/// as four of its connections have places.
+const MOST_REFUSED: u32 = 256;
+
 /// What a dial came to.
 pub(super) type Dialled = Result<Connection, SendError>;
 
 /// Idle connections, and lines for new ones.
 pub(super) struct Connections {
+    limits: PoolLimits,
     pool: Mutex<Pool<Connection>>,
     lines: Mutex<HashMap<Key, Line<Connection>>>,
+    /// Those with places, as long as somebody holds them. Locked before the pool.
+    shared: Mutex<HashMap<Key, Vec<Weak<Multiplexed>>>>,
+    spoken: Mutex<Recent<Key, Spoken>>,
+}
+
+/// How a receiver has answered so far.
+#[derive(Debug, Clone, Copy)]
+struct Spoken {
+    /// Requests at once on one connection: over HTTP/1.1 one.
+    places: usize,
+    /// Requests that it did not look at, since its last answer.
+    refused: u32,
+}
+
+impl Spoken {
+    const HTTP1: Self = Self {
+        places: 1,
+        refused: 0,
+    };
 }
 
 /// How to get a connection that is not idle already.
@@ -54,8 +91,11 @@ pub(super) struct Lined {
 impl Connections {
     pub(super) fn new(limits: PoolLimits) -> Self {
         Self {
+            limits,
             pool: Mutex::new(Pool::new(limits)),
             lines: Mutex::default(),
+            shared: Mutex::default(),
+            spoken: Mutex::new(Recent::new(MOST_SPOKEN)),
         }
     }
 
@@ -64,28 +104,69 @@ impl Connections {
         lock(&self.pool).len()
     }
 
-    /// The one that became idle last.
+    /// The one that became idle last, or a place beside others.
     pub(super) fn take(&self, key: &Key) -> Option<Connection> {
-        let (taken, closing) = lock(&self.pool).take(key, Instant::now());
+        let now = Instant::now();
+        let (taken, closing) = lock(&self.pool).take(key, now);
         drop(closing); // after the lock: closing sockets takes time
-        taken
+        if taken.is_some() {
+            return taken;
+        }
+        let known = lock(&self.shared).get(key).cloned().unwrap_or_default();
+        let mut young = (known.iter().filter_map(Weak::upgrade))
+            .filter(|shared| now < shared.opened_at + self.limits.age);
+        let place = young.find_map(|shared| shared.place())?;
+        Some(Connection::Http2(place))
     }
 
-    /// Closes those that have been idle for too long, and forgets old failures.
+    /// Closes those that have been idle for too long, and forgets old failures and
+    /// connections that are closed.
     pub(super) fn sweep(&self) {
         let now = Instant::now();
         let expired = lock(&self.pool).sweep(now);
         drop(expired);
         lock(&self.lines).retain(|_, line| !line.is_over(now));
+        lock(&self.shared).retain(|_, known| {
+            known.retain(|shared| shared.strong_count() > 0);
+            !known.is_empty()
+        });
+    }
+
+    /// The receiver has answered a request on a connection that is shared.
+    pub(super) fn answered(&self, key: &Key) {
+        let mut spoken = lock(&self.spoken);
+        if let Some(before) = spoken.get(key).copied()
+            && before.refused > 0
+        {
+            let refused = 0;
+            spoken.insert(key.clone(), Spoken { refused, ..before });
+        }
+    }
+
+    /// What it comes to that the receiver has not looked at a request.
+    pub(super) fn refused(&self, key: &Key, why: String) -> SendError {
+        let mut spoken = lock(&self.spoken);
+        let before = spoken.get(key).copied().unwrap_or(Spoken::HTTP1);
+        let refused = before.refused.saturating_add(1);
+        spoken.insert(key.clone(), Spoken { refused, ..before });
+        match refused > MOST_REFUSED {
+            true => SendError::Exchange(why),
+            false => SendError::NotSent(why),
+        }
     }
 
     /// One that was used, or was not needed: for who waits, or else idle.
     pub(super) fn put(&self, key: &Key, returned: Returned<Connection>) {
         let Returned {
-            connection,
+            mut connection,
             opened_at,
             keep_alive,
         } = returned;
+        if let Connection::Http2(place) = &mut connection
+            && !place.is_ready()
+        {
+            return; // its receiver has said GOAWAY meanwhile, say
+        }
         // The receiver is about to close it.
         let closes = keep_alive.is_some_and(|kept| kept.is_zero());
         let left = match lock(&self.lines).get_mut(key) {
@@ -104,9 +185,24 @@ impl Connections {
                 opened_at,
                 keep_alive,
             };
-            let closing = lock(&self.pool).put(key.clone(), returned, Instant::now());
-            drop(closing);
+            self.rest(key, returned);
         }
+    }
+
+    /// Nobody waits for it. It is idle, unless others have places on it and hold it.
+    fn rest(&self, key: &Key, returned: Returned<Connection>) {
+        // Of the last two that come back at once one has to be the last: under the lock.
+        let shared = lock(&self.shared);
+        let is_held = (returned.connection.shared()).is_some_and(|shared| shared.taken() > 1);
+        let closing = match is_held {
+            true => {
+                drop(returned); // which closes nothing
+                Vec::new()
+            }
+            false => lock(&self.pool).put(key.clone(), returned, Instant::now()),
+        };
+        drop(shared);
+        drop(closing); // after the locks
     }
 
     /// A place in the destination's line.
@@ -115,7 +211,8 @@ impl Connections {
     /// A dial has failed since, and nobody was told.
     pub(super) fn line_up(&self, key: &Key) -> Result<Lined, SendError> {
         let mut lines = lock(&self.lines);
-        let line = lines.entry(key.clone()).or_default();
+        let new = || Line::new(self.places(key));
+        let line = lines.entry(key.clone()).or_insert_with(new);
         if let Some(failure) = line.untold(Instant::now()) {
             return Err(failure);
         }
@@ -125,14 +222,46 @@ impl Connections {
         Ok(Lined { dialled, begin })
     }
 
+    /// How many requests a connection to there serves at once; `None` if nobody knows.
+    fn places(&self, key: &Key) -> Option<usize> {
+        if key.origin.scheme == Scheme::Http || !self.limits.http2 {
+            return Some(1);
+        }
+        let spoken = lock(&self.spoken);
+        spoken.get(key).map(|spoken| spoken.places)
+    }
+
+    /// What a dial has found out: the places of its connection.
+    fn learn(&self, key: &Key, connection: &Connection) -> usize {
+        let places = connection.shared().map_or(1, |shared| shared.most());
+        let mut spoken = lock(&self.spoken);
+        let before = spoken.get(key).copied().unwrap_or(Spoken::HTTP1);
+        spoken.insert(key.clone(), Spoken { places, ..before });
+        drop(spoken);
+        if let Some(shared) = connection.shared() {
+            let mut known = lock(&self.shared);
+            let known = known.entry(key.clone()).or_default();
+            known.retain(|shared| shared.strong_count() > 0);
+            known.push(Arc::downgrade(shared));
+        }
+        places
+    }
+
     /// A dial has ended; how many to begin now.
     pub(super) fn ended(&self, key: &Key, dialled: Dialled) -> usize {
         let now = Instant::now();
+        let places = dialled.as_ref().ok().map(|one| self.learn(key, one));
+        let shared = dialled.as_ref().ok().and_then(Connection::shared).cloned();
         let mut lines = lock(&self.lines);
         let Entry::Occupied(mut line) = lines.entry(key.clone()) else {
             return 0;
         };
+        if let Some(places) = places {
+            line.get_mut().places = places;
+        }
         let left = line.get_mut().ended(dialled, now);
+        let more = || Some(Connection::Http2(shared.as_ref()?.place()?));
+        line.get_mut().share(more);
         let begin = line.get_mut().begin();
         if line.get().is_over(now) {
             line.remove();
@@ -140,12 +269,11 @@ impl Connections {
         drop(lines);
         if let Some(connection) = left {
             let returned = Returned {
-                opened_at: connection.opened_at,
+                opened_at: connection.opened_at(),
                 connection,
                 keep_alive: None,
             };
-            let closing = lock(&self.pool).put(key.clone(), returned, now);
-            drop(closing);
+            self.rest(key, returned);
         }
         begin
     }
@@ -158,26 +286,29 @@ struct Line<C> {
     under_way: usize,
     /// How many may be under way.
     most: usize,
+    /// How many of those who wait one dial is for.
+    places: usize,
     /// Failures that nobody has been told of.
     untold: VecDeque<(Instant, SendError)>,
 }
 
-impl<C> Default for Line<C> {
-    fn default() -> Self {
+impl<C> Line<C> {
+    /// For a receiver whose connections serve so many at once. If nobody knows, the first
+    /// dial tells: the others may need none.
+    fn new(places: Option<usize>) -> Self {
         Self {
             waiting: VecDeque::new(),
             under_way: 0,
-            most: FIRST_DIALS,
+            most: places.map_or(1, |_| FIRST_DIALS),
+            places: places.unwrap_or(1),
             untold: VecDeque::new(),
         }
     }
-}
 
-impl<C> Line<C> {
     /// How many dials to begin; they count as under way from here on.
     fn begin(&mut self) -> usize {
         self.waiting.retain(|one| !one.is_closed());
-        let wanted = self.waiting.len().min(self.most);
+        let wanted = (self.waiting.len().div_ceil(self.places)).min(self.most);
         let begin = wanted.saturating_sub(self.under_way);
         self.under_way += begin;
         begin
@@ -188,7 +319,7 @@ impl<C> Line<C> {
         self.under_way = self.under_way.saturating_sub(1);
         match &dialled {
             Ok(_) => {
-                self.most = (self.most + 1).min(MOST_DIALS);
+                self.most = (self.most + 1).clamp(FIRST_DIALS, MOST_DIALS);
                 self.answers();
             }
             Err(_) => self.most = FIRST_DIALS,
@@ -199,6 +330,17 @@ impl<C> Line<C> {
                 self.untold.push_back((now, failure));
                 None
             }
+        }
+    }
+
+    /// To those who wait, as long as there is more.
+    fn share(&mut self, more: impl Fn() -> Option<C>) {
+        self.waiting.retain(|one| !one.is_closed());
+        while !self.waiting.is_empty()
+            && let Some(connection) = more()
+        {
+            // Back from one who left meanwhile: there is one for the next.
+            drop(self.hand_over(Ok(connection)));
         }
     }
 
@@ -260,7 +402,7 @@ mod tests {
 
     #[test]
     fn dials_are_few_at_first_and_more_as_they_succeed() {
-        let (mut line, now) = (Line::default(), Instant::now());
+        let (mut line, now) = (Line::new(Some(1)), Instant::now());
         let mut waiting: Vec<Waits> = (0..1_000).map(|_| waits(&mut line)).collect();
         assert_eq!(line.begin(), FIRST_DIALS);
         assert_eq!(line.begin(), 0, "they are under way");
@@ -281,7 +423,7 @@ mod tests {
 
     #[test]
     fn no_more_are_dialled_than_wait() {
-        let (mut line, now) = (Line::default(), Instant::now());
+        let (mut line, now) = (Line::new(Some(1)), Instant::now());
         let waiting: Vec<Waits> = (0..3).map(|_| waits(&mut line)).collect();
         assert_eq!(line.begin(), 3);
         drop(waiting);
@@ -289,11 +431,32 @@ mod tests {
         assert_eq!(line.begin(), 0);
     }
 
+    #[test]
+    fn where_a_connection_may_serve_many_the_first_dial_goes_alone() {
+        let (mut line, now) = (Line::new(None), Instant::now());
+        let mut waiting: Vec<Waits> = (0..10).map(|_| waits(&mut line)).collect();
+        assert_eq!(line.begin(), 1);
+        line.places = 4;
+        line.ended(Ok(7), now);
+        let places = std::cell::Cell::new(3_usize);
+        line.share(|| (places.replace(places.get().saturating_sub(1)) > 0).then_some(7));
+        for mut one in waiting.drain(..4) {
+            assert_eq!(one.try_recv().unwrap(), Ok(7));
+        }
+        assert_eq!(line.begin(), 2, "of four places each, for six");
+
+        let mut line = Line::new(None);
+        let _waiting: Vec<Waits> = (0..20).map(|_| waits(&mut line)).collect();
+        line.begin();
+        line.ended(Ok(7), now);
+        assert_eq!(line.begin(), FIRST_DIALS, "of one each");
+    }
+
     /// A permit ends before a dial into nothing does. If that were all, no such
     /// destination would ever fail.
     #[test]
     fn a_failure_that_nobody_waited_for_is_told_once_to_who_asks() {
-        let (mut line, now) = (Line::<u32>::default(), Instant::now());
+        let (mut line, now) = (Line::<u32>::new(Some(1)), Instant::now());
         drop(waits(&mut line));
         line.under_way = 2;
         line.ended(Err(failure()), now);

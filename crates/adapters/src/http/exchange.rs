@@ -20,11 +20,9 @@ use engine::ports::{
 };
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, Version};
-use http_body_util::Full;
-use hyper::body::{Body, Incoming};
 use tokio::time::{Instant, timeout_at};
 
-use super::connection::Connection;
+use super::connection::{Body, Connection};
 use super::connections::Connections;
 use super::endpoint::Endpoint;
 use super::metered::{MIN_BYTES_PER_SECOND, Meter, SLOW_START};
@@ -132,7 +130,7 @@ impl Exchange {
     /// One request and its answer. The connection goes back if it may serve another.
     async fn exchange(
         &mut self,
-        outgoing: http::Request<Full<Bytes>>,
+        outgoing: http::Request<Bytes>,
         first_byte: FirstByte,
         (limit, caps): (Duration, Caps),
     ) -> Result<(Answer, Duration), SendError> {
@@ -141,19 +139,28 @@ impl Exchange {
             return Err(SendError::Exchange("the connection was used".to_owned()));
         };
         // On every way out but the last, the connection is dropped, and with
-        // it the socket is closed.
+        // it the socket is closed: over HTTP/2, if nobody else has a place on it.
         let meter = connection.meter();
         let deadline = started_at + limit;
         let exchange = exchange(&mut connection, (outgoing, first_byte), caps);
-        let answer =
-            progressing(&meter, deadline, exchange)
-                .await
-                .map_err(|stopped| match stopped {
-                    Stopped::Deadline => SendError::TimedOut(limit),
-                    Stopped::Slow => SendError::Exchange(too_slow()),
-                })??;
+        let done = progressing(&meter, deadline, exchange).await;
+        let answer = match done {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(SendError::NotSent(why))) => {
+                return Err(self.connections.refused(&self.key, why));
+            }
+            Ok(Err(error)) => return Err(error),
+            Err(Stopped::Deadline) => {
+                connection.timed_out(started_at);
+                return Err(SendError::TimedOut(limit));
+            }
+            Err(Stopped::Slow) => return Err(SendError::Exchange(too_slow())),
+        };
         let elapsed = started_at.elapsed();
-        if answer.whole && connection.is_ready().await {
+        if connection.shared().is_some() {
+            self.connections.answered(&self.key);
+        }
+        if connection.serves_again(answer.whole).await {
             self.put(connection, keep_alive(&answer.headers));
         }
         Ok((answer, elapsed))
@@ -168,7 +175,7 @@ impl Exchange {
 
     fn put(&self, connection: Connection, keep_alive: Option<Duration>) {
         let returned = Returned {
-            opened_at: connection.opened_at,
+            opened_at: connection.opened_at(),
             connection,
             keep_alive,
         };
@@ -260,7 +267,7 @@ fn outgoing(
     endpoint: &Endpoint,
     request: Request,
     prefix: HeaderPrefix,
-) -> Result<http::Request<Full<Bytes>>, SendError> {
+) -> Result<http::Request<Bytes>, SendError> {
     let id = match &request.batch {
         Some(batch) => batch.clone(),
         None => request.event.to_string(),
@@ -274,7 +281,7 @@ fn outgoing(
         try_number: request.try_number,
     };
     let ours = ours.values()?;
-    let mut outgoing = http::Request::new(Full::new(request.payload.clone()));
+    let mut outgoing = http::Request::new(request.payload.clone());
     *outgoing.method_mut() = Method::POST;
     *outgoing.version_mut() = Version::HTTP_11;
     *outgoing.uri_mut() = endpoint.request_target.clone();
@@ -309,8 +316,8 @@ fn question(
     endpoint: &Endpoint,
     origin: Option<HeaderValue>,
     per_minute: Option<NonZeroU32>,
-) -> http::Request<Full<Bytes>> {
-    let mut outgoing = http::Request::new(Full::default());
+) -> http::Request<Bytes> {
+    let mut outgoing = http::Request::new(Bytes::new());
     *outgoing.method_mut() = Method::OPTIONS;
     *outgoing.version_mut() = Version::HTTP_11;
     *outgoing.uri_mut() = endpoint.request_target.clone();
@@ -423,15 +430,12 @@ fn bad(what: &str) -> SendError {
 
 async fn exchange(
     connection: &mut Connection,
-    (outgoing, first_byte): (http::Request<Full<Bytes>>, FirstByte),
+    (outgoing, first_byte): (http::Request<Bytes>, FirstByte),
     caps: Caps,
 ) -> Result<Answer, SendError> {
-    let response = connection
-        .send(outgoing, first_byte)
-        .await
-        .map_err(broken)?;
+    let response = connection.send(outgoing, first_byte).await?;
     let (head, body) = response.into_parts();
-    let (body, whole) = read(connection, body, caps).await?;
+    let (body, whole) = read(body, caps).await?;
     Ok(Answer {
         status: head.status.as_u16(),
         headers: head.headers,
@@ -463,36 +467,19 @@ struct Caps {
 }
 
 /// Reads and keeps within the caps, and says whether that was all there is.
-async fn read(
-    connection: &mut Connection,
-    mut body: Incoming,
-    caps: Caps,
-) -> Result<(Bytes, bool), SendError> {
+async fn read(mut body: Body<'_>, caps: Caps) -> Result<(Bytes, bool), SendError> {
     let mut stored = BytesMut::new();
     let mut bytes_read = 0;
     while bytes_read < caps.read {
-        let Some(frame) = connection.next_frame(&mut body).await else {
+        let Some(data) = body.next().await else {
             return Ok((stored.freeze(), true));
         };
-        // Trailers are not data and not wanted.
-        if let Ok(data) = frame.map_err(broken)?.into_data() {
-            bytes_read += data.len();
-            let room = caps.kept - stored.len();
-            stored.extend_from_slice(&data[..data.len().min(room)]);
-        }
+        let data = data?;
+        bytes_read += data.len();
+        let room = caps.kept - stored.len();
+        stored.extend_from_slice(&data[..data.len().min(room)]);
     }
-    Ok((stored.freeze(), body.is_end_stream()))
-}
-
-/// hyper's own words name the layer; the cause is in its sources.
-fn broken(error: hyper::Error) -> SendError {
-    let mut text = error.to_string();
-    let mut source = std::error::Error::source(&error);
-    while let Some(cause) = source {
-        text = format!("{text}: {cause}");
-        source = cause.source();
-    }
-    SendError::Exchange(text)
+    Ok((stored.freeze(), body.is_over()))
 }
 
 fn signals(headers: &HeaderMap) -> RawSignals {

@@ -32,6 +32,10 @@ pub(super) const SLOW_START: Duration = Duration::from_secs(5);
 /// How fast a response has to be after that, on average since its first byte.
 pub(super) const MIN_BYTES_PER_SECOND: u32 = 1024;
 
+pub(super) fn too_long() -> String {
+    format!("the response is over {MAX_RESPONSE_BYTES} bytes")
+}
+
 /// What has been read for the response under way.
 #[derive(Default)]
 struct Count {
@@ -54,15 +58,24 @@ impl Meter {
         };
     }
 
-    /// The network has taken so much of what is written. The first of it after
-    /// [`Self::reset`] is the request's: nothing else is written on a connection that
-    /// was at rest. Noted after the fact, so never too early.
-    fn wrote(&self, bytes: usize) {
-        if bytes > 0
-            && let Some(request) = self.count().request.take()
-        {
+    /// The network has taken the first of the request. Noted after the fact, so never too
+    /// early; what is said again later does not count.
+    pub(super) fn leaves(&self) {
+        if let Some(request) = self.count().request.take() {
             request.leaves();
         }
+    }
+
+    /// So much more of the response has come.
+    pub(super) fn read(&self, bytes: usize) {
+        let mut count = self.count();
+        count.bytes += bytes;
+        count.began_at.get_or_insert_with(Instant::now);
+    }
+
+    /// Whether that is all that is read for one response.
+    pub(super) fn is_full(&self) -> bool {
+        self.count().bytes >= MAX_RESPONSE_BYTES
     }
 
     /// When more has to have come than has until now; `None` before the first
@@ -78,7 +91,8 @@ impl Meter {
     }
 }
 
-/// A stream under a [`Meter`]. Of what is written, only the first is noted.
+/// A stream under a [`Meter`]. Of what is written, only the first after a reset is noted: it
+/// is the request's, for nothing else is written on a connection that was at rest.
 pub(super) struct Metered {
     stream: Stream,
     meter: Meter,
@@ -90,6 +104,12 @@ impl Metered {
         let shared = meter.clone();
         (Self { stream, meter }, shared)
     }
+
+    fn wrote(&self, bytes: usize) {
+        if bytes > 0 {
+            self.meter.leaves();
+        }
+    }
 }
 
 impl AsyncRead for Metered {
@@ -98,18 +118,14 @@ impl AsyncRead for Metered {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if self.meter.count().bytes >= MAX_RESPONSE_BYTES {
-            let why = format!("the response is over {MAX_RESPONSE_BYTES} bytes");
-            return Poll::Ready(Err(io::Error::other(why)));
+        if self.meter.is_full() {
+            return Poll::Ready(Err(io::Error::other(too_long())));
         }
         let before = buffer.filled().len();
         ready!(Pin::new(&mut self.stream).poll_read(context, buffer))?;
         let read = buffer.filled().len() - before;
         // Whoever resets it holds the connection, and so is not reading.
-        let mut count = self.meter.count();
-        count.bytes += read;
-        count.began_at.get_or_insert_with(Instant::now);
-        drop(count);
+        self.meter.read(read);
         Poll::Ready(Ok(()))
     }
 }
@@ -121,7 +137,7 @@ impl AsyncWrite for Metered {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let written = ready!(Pin::new(&mut self.stream).poll_write(context, bytes))?;
-        self.meter.wrote(written);
+        self.wrote(written);
         Poll::Ready(Ok(written))
     }
 
@@ -131,7 +147,7 @@ impl AsyncWrite for Metered {
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let written = ready!(Pin::new(&mut self.stream).poll_write_vectored(context, slices))?;
-        self.meter.wrote(written);
+        self.wrote(written);
         Poll::Ready(Ok(written))
     }
 

@@ -33,6 +33,7 @@ pub(super) struct PoolLimits {
     pub(super) total: usize,
     pub(super) idle_age: Duration,
     pub(super) age: Duration,
+    pub(super) http2: bool,
 }
 
 /// A connection on its way into the pool.
@@ -169,6 +170,7 @@ mod tests {
         total: 3,
         idle_age: Duration::from_secs(30),
         age: Duration::from_secs(300),
+        http2: true,
     };
 
     fn key(destination: u128) -> Key {

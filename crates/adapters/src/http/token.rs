@@ -7,7 +7,6 @@ use domain::credentials::{ClientAuth, OAuthClient};
 use engine::ports::SendError;
 use http::header::{self, HeaderValue};
 use http::{Method, Request, Version};
-use http_body_util::Full;
 use url::form_urlencoded::{Serializer, byte_serialize};
 use zeroize::Zeroizing;
 
@@ -17,9 +16,9 @@ use super::endpoint::Endpoint;
 pub(super) fn token_request(
     endpoint: &Endpoint,
     client: &OAuthClient,
-) -> Result<Request<Full<Bytes>>, SendError> {
+) -> Result<Request<Bytes>, SendError> {
     let body = body(client);
-    let mut outgoing = Request::new(Full::new(Bytes::copy_from_slice(body.as_bytes())));
+    let mut outgoing = Request::new(Bytes::copy_from_slice(body.as_bytes()));
     *outgoing.method_mut() = Method::POST;
     *outgoing.version_mut() = Version::HTTP_11;
     *outgoing.uri_mut() = endpoint.request_target.clone();

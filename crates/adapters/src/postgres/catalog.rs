@@ -373,8 +373,7 @@ pub(super) async fn lock_tier(
 ) -> Result<(), Failure> {
     sqlx::query(
         "-- change_destination: lock_tier
-        select from tenants n join tiers t on t.name = n.tier where n.id = $1
-        for share of n, t",
+        select lock_tiers_of(array[$1::uuid])",
     )
     .bind(tenant.0)
     .execute(connection)

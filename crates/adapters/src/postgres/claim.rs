@@ -12,14 +12,16 @@ use domain::time::{Timestamp, micros};
 use domain::trace::TraceContext;
 use engine::ports::{
     ClaimAnswer, Claims, Deferral, HEARTBEAT_TIMEOUT, MAX_HEAD_START, MAX_REQUEST_TIMEOUT, Member,
-    NextTry, Outcome, SendReport, Start, Target, Wake, Wakes,
+    Outcome, SendReport, Start, Target, Wake, Wakes,
 };
-use sqlx::{PgExecutor, PgPool};
+use sqlx::{Connection, PgConnection, PgExecutor, PgPool};
+use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::connect::BEGIN_UNFLUSHED;
+use super::connect::{BEGIN_HURRIED, BEGIN_UNFLUSHED};
+use super::event_days::EventDays;
 use super::failure::Failure;
-use super::id_range::IdRange;
+use super::record::Coarse;
 use super::rows::{count, keys};
 use super::{record, secrets};
 use crate::lost::no_event;
@@ -80,6 +82,7 @@ row! {
         accepted_at: Option<i64>,
         trace: Option<String>,
         worker_id: Uuid,
+        event_day: Option<i32>,
     }
 }
 
@@ -99,13 +102,15 @@ row! {
 /// in the one partition of its day. As a plain join the planner may read the
 /// whole index of a day that its statistics say is empty.
 ///
-/// Events are looked for in the days of these attempts alone ([`IdRange::of_events`]): each
-/// day that is kept would be opened and locked by each claim. [`read_on`] reads the others.
+/// Events are looked for in the days that are named alone ([`EventDays`]): each day that is
+/// kept would be opened and locked by each claim. What would start, but has its event
+/// elsewhere, stays admitted, and is claimed again with that day: nothing has started before
+/// its event can be read.
 const CLAIM: &str = "-- claim_starts
     with clock as materialized (select clock_timestamp() as now),
     locked as materialized (
         select a.id, a.permit, a.destination_id, a.event_id, a.try_number, a.tries_before,
-            a.not_before, a.deadline, d.retry_policy,
+            a.not_before, a.deadline, d.retry_policy, event_day(a.event_id) as day,
             case
                 when a.epoch <> n.epoch or d.epoch <> a.epoch
                     or d.state <> 'active' or d.deleted_at is not null
@@ -144,7 +149,7 @@ const CLAIM: &str = "-- claim_starts
                     + $8::bigint * interval '1 microsecond',
                 l.deadline)
         from locked l
-        where a.id = l.id and l.answer = 'started'
+        where a.id = l.id and l.answer = 'started' and l.day {in_days}
     ),
     returned as (
         update deliveries a
@@ -153,41 +158,22 @@ const CLAIM: &str = "-- claim_starts
         from locked l
         where a.id = l.id and l.answer = 'returned'
     )
-    select micros(clock.now) as now, l.id, l.permit as number, l.destination_id, l.answer,
+    select micros(clock.now) as now, l.id, l.permit as number, l.destination_id,
+        case
+            when l.answer = 'started' and not l.day {in_days} then 'elsewhere'
+            else l.answer
+        end as answer,
         micros(l.not_before) as not_before, l.event_id, l.try_number, l.tries_before,
         l.retry_policy::text as retry_policy, e.content_type, e.payload, e.event_type,
-        micros(e.created_at) as accepted_at, e.trace, $1::uuid as worker_id
+        micros(e.created_at) as accepted_at, e.trace, $1::uuid as worker_id,
+        l.day - date '1970-01-01' as event_day
     from clock
     left join locked l on true
     left join lateral (
         select e.content_type, e.payload, e.event_type, e.created_at, e.trace from events e
-        where e.id = l.event_id and e.day = event_day(l.event_id) and e.day {in_days}
+        where e.id = l.event_id and e.day = l.day and e.day {in_days}
         limit 1
     ) e on l.answer = 'started'";
-
-/// What was accepted before, on whatever day.
-const OTHER_DAYS: &str = "-- claim_starts: events of other days
-    select e.id, e.content_type, e.payload, e.event_type, micros(e.created_at) as accepted_at,
-        e.trace
-    from unnest($1::uuid[]) as n (id)
-    cross join lateral (
-        select e.id, e.content_type, e.payload, e.event_type, e.created_at, e.trace
-        from events e
-        where e.id = n.id and e.day = event_day(n.id)
-        limit 1
-    ) e";
-
-row! {
-    /// An event as a start needs it.
-    struct Accepted {
-        id: Uuid,
-        content_type: String,
-        payload: Vec<u8>,
-        event_type: Option<String>,
-        accepted_at: i64,
-        trace: Option<String>,
-    }
-}
 
 /// Claims starts; the answers are in the order of the permits.
 pub(super) async fn claim_starts(
@@ -195,9 +181,35 @@ pub(super) async fn claim_starts(
     worker: WorkerId,
     permits: &[Permit],
 ) -> Result<Claims, Failure> {
-    let rows = claim_on(pool, worker, permits).await?;
-    let found = read_on(pool, rows).await;
+    let asked_at = Instant::now();
+    let mut days = days_of(permits);
+    let mut found = Found::default();
+    // One connection for both: what has started does not wait for another.
+    let mut connection = pool.acquire().await?;
+    let rows = claim_on(&mut *connection, worker, permits, &days).await?;
+    let elsewhere = found.add(rows, Duration::ZERO, &mut days);
+    let left = found.left(permits, &elsewhere);
+    if !left.is_empty() {
+        let read_for = asked_at.elapsed();
+        let claimed = match found.has_starts() {
+            true => claim_hurried(&mut connection, worker, &left, &days).await,
+            false => claim_on(&mut *connection, worker, &left, &days).await,
+        };
+        match claimed {
+            Ok(rows) => {
+                found.add(rows, read_for, &mut days);
+            }
+            Err(failure) => not_read(&failure, &left),
+        }
+    }
+    drop(connection);
     answered(pool, permits, found).await
+}
+
+/// The days that nearly all events of these are of.
+pub(super) fn days_of(permits: &[Permit]) -> EventDays {
+    let ids: Vec<i64> = permits.iter().map(|permit| permit.attempt.0).collect();
+    EventDays::of(&ids)
 }
 
 /// The statement.
@@ -205,10 +217,11 @@ pub(super) async fn claim_on(
     executor: impl PgExecutor<'_>,
     worker: WorkerId,
     permits: &[Permit],
+    days: &EventDays,
 ) -> Result<Vec<Claimed>, Failure> {
     let (ids, numbers) = keys(permits.iter().map(|permit| (permit.attempt, permit.number)));
     let epochs: Vec<i64> = permits.iter().map(|permit| permit.epoch.0).collect();
-    Ok(sqlx::query_as(IdRange::of(&ids).of_events(CLAIM))
+    Ok(sqlx::query_as(days.named(CLAIM))
         .bind(worker.0)
         .bind(ids)
         .bind(numbers)
@@ -217,72 +230,113 @@ pub(super) async fn claim_on(
         .bind(micros(MAX_HEAD_START))
         .bind(destinations(permits))
         .bind(micros(MAX_CLAIM_TO_SEND))
+        .persistent(days.are_usual())
         .fetch_all(executor)
         .await?)
 }
 
-/// What was claimed, with its events.
+/// The same where others have started, and are not sent before this has ended.
+async fn claim_hurried(
+    connection: &mut PgConnection,
+    worker: WorkerId,
+    permits: &[Permit],
+    days: &EventDays,
+) -> Result<Vec<Claimed>, Failure> {
+    let mut transaction = connection.begin_with(BEGIN_HURRIED).await?;
+    let rows = claim_on(&mut *transaction, worker, permits, days).await?;
+    transaction.commit().await?;
+    Ok(rows)
+}
+
+/// They stay admitted, and are asked for again.
+pub(super) fn not_read(failure: &Failure, permits: &[Permit]) {
+    let permits = permits.len();
+    tracing::warn!(
+        ?failure,
+        permits,
+        "starts with events of other days not claimed"
+    );
+}
+
+/// An attempt and the number of its permit.
+pub(super) type Key = (i64, i64);
+
+/// What was claimed, by one statement after the other.
+#[derive(Default)]
 pub(super) struct Found {
-    pub(super) rows: Vec<Claimed>,
-    lack: Lack,
+    /// By the clock of the first that has started anything.
+    now: Timestamp,
+    composed_for: Duration,
+    rows: Vec<Claimed>,
 }
 
-/// Why an event is not here.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Lack {
-    /// It is nowhere.
-    Gone,
-    /// It may be where nobody could look.
-    Unread,
-}
+impl Found {
+    /// What a statement has answered that was sent so long after the call. Gives those whose
+    /// events are elsewhere, and adds their days to those that are named.
+    pub(super) fn add(
+        &mut self,
+        rows: Vec<Claimed>,
+        composed_for: Duration,
+        days: &mut EventDays,
+    ) -> HashSet<Key> {
+        if let (false, Some(row)) = (self.has_starts(), rows.first()) {
+            self.now = Timestamp::from_micros(row.now);
+            self.composed_for = composed_for;
+        }
+        let mut elsewhere = HashSet::new();
+        for row in rows {
+            match (row.elsewhere(), row.id, row.number) {
+                (Some(day), Some(id), Some(number)) => {
+                    days.add(day);
+                    elsewhere.insert((id, number));
+                }
+                _ => self.rows.push(row),
+            }
+        }
+        elsewhere
+    }
 
-/// Reads the events of days that the statement does not name, once it is committed: those
-/// of retries and replays of what was accepted before.
-pub(super) async fn read_on(pool: &PgPool, mut rows: Vec<Claimed>) -> Found {
-    let without = rows.iter().filter(|row| row.is_lost());
-    let ids: HashSet<Uuid> = without.filter_map(|row| row.event_id).collect();
-    if ids.is_empty() {
-        let lack = Lack::Gone;
-        return Found { rows, lack };
+    /// Whether anything has started.
+    pub(super) fn has_starts(&self) -> bool {
+        let started = |row: &Claimed| row.answer.as_deref() == Some("started");
+        self.rows.iter().any(started)
     }
-    let read: Result<Vec<Accepted>, sqlx::Error> = sqlx::query_as(OTHER_DAYS)
-        .bind(ids.into_iter().collect::<Vec<_>>())
-        .fetch_all(pool)
-        .await;
-    let read = match read {
-        Ok(read) => read,
-        Err(error) => {
-            tracing::warn!(%error, "events of other days could not be read");
-            let lack = Lack::Unread;
-            return Found { rows, lack };
+
+    /// Those to ask for again. What was early too, where there are any: its slot may have come
+    /// within the head start of the clock that they are answered by.
+    pub(super) fn left(&self, permits: &[Permit], elsewhere: &HashSet<Key>) -> Vec<Permit> {
+        if elsewhere.is_empty() {
+            return Vec::new();
         }
-    };
-    let events: HashMap<Uuid, Accepted> =
-        (read.into_iter()).map(|event| (event.id, event)).collect();
-    for row in rows.iter_mut().filter(|row| row.is_lost()) {
-        if let Some(event) = row.event_id.and_then(|id| events.get(&id)) {
-            row.content_type = Some(event.content_type.clone());
-            row.payload = Some(event.payload.clone());
-            row.event_type.clone_from(&event.event_type);
-            row.accepted_at = Some(event.accepted_at);
-            row.trace.clone_from(&event.trace);
-        }
+        let is_early = |row: &&Claimed| row.answer.as_deref() == Some("early");
+        let early: HashSet<Key> = (self.rows.iter().filter(is_early))
+            .filter_map(|row| row.id.zip(row.number))
+            .collect();
+        let is_left = |permit: &Permit| {
+            [elsewhere, &early]
+                .iter()
+                .any(|of| of.contains(&key(permit)))
+        };
+        permits.iter().copied().filter(is_left).collect()
     }
-    let lack = Lack::Gone;
-    Found { rows, lack }
+
+    /// What has started, as the leaders of their batches.
+    pub(super) fn leaders(&self) -> HashMap<i64, Member> {
+        self.rows.iter().filter_map(Claimed::leader).collect()
+    }
 }
 
 /// What the rows come to, once they are committed.
 pub(super) async fn answered(
     pool: &PgPool,
     permits: &[Permit],
-    Found { rows, lack }: Found,
+    found: Found,
 ) -> Result<Claims, Failure> {
-    let now = Timestamp::from_micros(rows.first().map_or(0, |row| row.now));
-    let (lost, rows): (Vec<Claimed>, Vec<Claimed>) = rows.into_iter().partition(Claimed::is_lost);
-    let given_back = end_lost(pool, &lost, lack).await;
+    let (lost, rows): (Vec<Claimed>, Vec<Claimed>) =
+        found.rows.into_iter().partition(Claimed::is_lost);
+    let given_back = end_lost(pool, &lost).await;
     let mut wakes = Wakes::default();
-    let mut answers: HashMap<(i64, i64), ClaimAnswer> = HashMap::new();
+    let mut answers: HashMap<Key, ClaimAnswer> = HashMap::new();
     for row in rows {
         let (Some(id), Some(number)) = (row.id, row.number) else {
             continue;
@@ -290,7 +344,7 @@ pub(super) async fn answered(
         if let (Some("returned"), Some(destination)) = (row.answer.as_deref(), row.destination_id) {
             wakes.now(DestinationId(destination));
         }
-        answers.insert((id, number), row.into_answer(now));
+        answers.insert((id, number), row.into_answer(found.now));
     }
     let missing: Vec<&Permit> = permits
         .iter()
@@ -307,10 +361,10 @@ pub(super) async fn answered(
         Entry::Vacant(_) => ClaimAnswer::Refused,
     };
     Ok(Claims {
-        now,
+        now: found.now,
         answers: permits.iter().map(answer).collect(),
         wakes: [wakes.into_vec(), given_back].concat(),
-        composed_for: Duration::ZERO,
+        composed_for: found.composed_for,
     })
 }
 
@@ -321,24 +375,22 @@ pub(super) fn destinations<'a>(permits: impl IntoIterator<Item = &'a Permit>) ->
     permits.into_iter().map(of).collect()
 }
 
-fn key(permit: &Permit) -> (i64, i64) {
+pub(super) fn key(permit: &Permit) -> Key {
     (permit.attempt.0, permit.number.0)
 }
 
-/// Ends starts that have nothing to send, each as what was not sent. Those whose events could
-/// not be read wait again.
+/// Ends starts that have nothing to send, each as what was not sent.
 /// They are refused whatever becomes of this; if it fails, the reaper ends them,
 /// as what nobody knows.
-async fn end_lost(pool: &PgPool, lost: &[Claimed], lack: Lack) -> Vec<Wake> {
+async fn end_lost(pool: &PgPool, lost: &[Claimed]) -> Vec<Wake> {
     let Some(first) = lost.first() else {
         return Vec::new();
     };
-    let outcomes: Vec<Outcome> = (lost.iter()).filter_map(|row| row.not_sent(lack)).collect();
+    let outcomes: Vec<Outcome> = (lost.iter()).filter_map(Claimed::not_sent).collect();
     let attempts: Vec<AttemptId> = outcomes.iter().map(|outcome| outcome.attempt).collect();
-    if lack == Lack::Gone {
-        tracing::error!(?attempts, "attempts whose events are gone are not sent");
-    }
-    let recorded = record::record_outcomes(pool, WorkerId(first.worker_id), &outcomes).await;
+    tracing::error!(?attempts, "attempts whose events are gone are not sent");
+    let worker = WorkerId(first.worker_id);
+    let recorded = record::record_outcomes(pool, &Coarse::default(), worker, &outcomes).await;
     match recorded {
         Ok(recorded) => recorded.wakes,
         Err(failure) => {
@@ -349,26 +401,25 @@ async fn end_lost(pool: &PgPool, lost: &[Claimed], lack: Lack) -> Vec<Wake> {
 }
 
 impl Claimed {
-    /// Whether it has started, and its event was not found. Nothing deletes one
+    /// Whether it has started, and its event was not found in its day. Nothing deletes one
     /// that is needed; if somebody has, an empty request would be the worst of it.
     fn is_lost(&self) -> bool {
         self.answer.as_deref() == Some("started") && self.payload.is_none()
     }
 
-    fn not_sent(&self, lack: Lack) -> Option<Outcome> {
-        let gone = no_event(
+    /// The day of its event, counted from 1970, if it has not started because that day was
+    /// not named.
+    fn elsewhere(&self) -> Option<i32> {
+        self.event_day
+            .filter(|_| self.answer.as_deref() == Some("elsewhere"))
+    }
+
+    fn not_sent(&self) -> Option<Outcome> {
+        Some(no_event(
             AttemptId(self.id?),
             PermitNumber(self.number?),
             DestinationId(self.destination_id?),
-        );
-        Some(match lack {
-            Lack::Gone => gone,
-            Lack::Unread => Outcome {
-                error: Some("its event could not be read".into()),
-                next: NextTry::Again,
-                ..gone
-            },
-        })
+        ))
     }
 
     /// Whether this is that attempt's, and it has started.
@@ -381,7 +432,7 @@ impl Claimed {
     }
 
     /// It as the leader of its batch, if it has started.
-    pub(super) fn leader(&self) -> Option<(i64, Member)> {
+    fn leader(&self) -> Option<(i64, Member)> {
         let id = self.id.filter(|id| self.has_started(*id))?;
         let member = Member {
             attempt: AttemptId(id),
@@ -397,11 +448,12 @@ impl Claimed {
         Some((id, member))
     }
 
+    /// `now` is the clock that all answers are given with.
     fn into_answer(self, now: Timestamp) -> ClaimAnswer {
         let not_before = Timestamp::from_micros(self.not_before.unwrap_or(0));
         match (self.answer.as_deref(), self.event_id) {
             (Some("started"), Some(event)) => ClaimAnswer::Started(Start {
-                claimed_at: now.max(not_before),
+                claimed_at: Timestamp::from_micros(self.now).max(not_before),
                 event: EventId(event),
                 try_number: count(i64::from(self.try_number.unwrap_or(1))),
                 tries_before: count(i64::from(self.tries_before.unwrap_or(0))),
@@ -419,15 +471,12 @@ impl Claimed {
 
 /// Those of these permits whose rows are admitted under their numbers: they
 /// were not claimed, so somebody holds their rows.
-async fn still_admitted(
-    pool: &PgPool,
-    permits: &[&Permit],
-) -> Result<HashSet<(i64, i64)>, Failure> {
+async fn still_admitted(pool: &PgPool, permits: &[&Permit]) -> Result<HashSet<Key>, Failure> {
     if permits.is_empty() {
         return Ok(HashSet::new());
     }
     let (ids, numbers) = keys(permits.iter().map(|permit| (permit.attempt, permit.number)));
-    let rows: Vec<(i64, i64)> = sqlx::query_as(
+    let rows: Vec<Key> = sqlx::query_as(
         "-- claim_starts: still_admitted
         select a.id, a.permit
         from unnest($1::bigint[], $2::bigint[], $3::uuid[]) as n (id, number, destination_id)

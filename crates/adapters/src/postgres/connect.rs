@@ -62,6 +62,11 @@ const SETTINGS: [(&str, &str); 13] = [
 /// server that crashes may forget it: whoever uses this says why that is safe.
 pub(super) const BEGIN_UNFLUSHED: &str = "begin; set local synchronous_commit = off";
 
+/// Begins a transaction for whose end starts wait that are committed: a statement of it takes at
+/// most half of [`domain::admission::MAX_CLAIM_TO_SEND`], and a lock a tenth, or it fails.
+pub(super) const BEGIN_HURRIED: &str =
+    "begin; set local lock_timeout = '50ms'; set local statement_timeout = '250ms'";
+
 /// The schema that our tables live in, unless the URL's `options` name another. Not
 /// what the server would choose: that is `"$user", public`, and a role called
 /// `paceline` would find the schema of that name first, which is made half-way through

@@ -17,7 +17,7 @@ use uuid::Uuid;
 use super::failure::Failure;
 use super::id_range::IdRange;
 use super::response_times::{Ends, spread};
-use super::rows::{LimitColumns, batch_settings, count, time, word};
+use super::rows::{LimitColumns, age, batch_settings, count, time, word};
 use crate::row::row;
 
 /// Locks the rows that nobody else holds. `for no key update`, because
@@ -110,6 +110,7 @@ row! {
         smart_per_second: Option<f64>,
         smart_max_in_flight: Option<i32>,
         batch: Vec<Option<i32>>,
+        max_age_ms: Option<i64>,
         response_times: Ends,
         limit_group: Option<String>,
     }
@@ -152,6 +153,7 @@ pub(super) async fn read_destinations(
             h.opened_at is not null as probing, coalesce(h.failures, 0) as failures,
             s.per_second as smart_per_second, s.max_in_flight as smart_max_in_flight,
             array[d.batch_max_events, d.batch_max_bytes, d.batch_max_wait_ms] as batch,
+            coalesce(d.max_age_ms, d.tier_age_ms) as max_age_ms,
             array[r.least_micros, micros(r.least_at), r.most_micros, micros(r.most_at)]
                 as response_times,
             d.limit_group
@@ -230,7 +232,7 @@ fn found(id: Uuid, row: &DestinationRow) -> Result<Found, Failure> {
         deferred_until: time(row.deferred_until),
         probing: row.probing,
         failing: is_failing(count(i64::from(row.failures)), row.probing),
-        batch: batch_settings(&row.batch).rules(),
+        batch: (batch_settings(&row.batch).rules()).map(|rules| rules.within(age(row.max_age_ms))),
         limit_group: row.limit_group.clone().map(GroupName::kept),
     })
 }

@@ -105,7 +105,7 @@ pub(super) async fn judge(connection: &mut PgConnection, seen: &Seen) -> Result<
         .iter()
         .any(|(_, one)| one.disable.is_some())
     {
-        lock_destinations(connection, &ids).await?;
+        lock_destinations(connection, &rows).await?;
     }
     lock(connection, &ids).await?;
     let (now, rows) = read(connection, &ids).await?;
@@ -174,8 +174,15 @@ async fn read(
     Ok((Timestamp::from_micros(now), rows))
 }
 
-/// Before it is disabled: its trigger would wait for whoever changes it.
-async fn lock_destinations(connection: &mut PgConnection, ids: &[Uuid]) -> Result<(), Failure> {
+/// Before one is disabled: its trigger would wait for whoever changes it. The tiers come
+/// first, as in [`lock_tier`](super::catalog::lock_tier), of all of them.
+async fn lock_destinations(connection: &mut PgConnection, rows: &[Row]) -> Result<(), Failure> {
+    let ids: Vec<Uuid> = rows.iter().map(|row| row.id).collect();
+    let tenants: Vec<Uuid> = rows.iter().map(|row| row.tenant_id).collect();
+    sqlx::query("-- record_outcomes: lock_tiers\nselect lock_tiers_of($1)")
+        .bind(tenants)
+        .execute(&mut *connection)
+        .await?;
     sqlx::query(
         "-- record_outcomes: lock_destinations
         select d.id from destinations d

@@ -67,18 +67,10 @@ impl IdRange {
         statement.replace("a.id {in_days}", &text)
     }
 
-    /// The statement about the events of these attempts: it says `e.day {in_days}` where it
-    /// means the days of nearly all of them. Most attempts are made with their events, whose
-    /// ids were given just before, and a retry mostly within a day; and some events have no
-    /// day of their own.
-    pub(super) fn of_events(self, statement: &str) -> AssertSqlSafe<String> {
+    /// The first and the last of them, counted from 1970.
+    pub(super) fn in_days(self) -> (i64, i64) {
         let day = |id: i64| id.max(0) >> DAY_BITS;
-        let (before, last) = (day(self.first) - 1, day(self.last));
-        let timeless = "date '1970-01-01'";
-        let days = format!(
-            "(e.day = {timeless} or e.day between {timeless} + {before} and {timeless} + {last})"
-        );
-        AssertSqlSafe(statement.replace("e.day {in_days}", &days))
+        (day(self.first), day(self.last))
     }
 
     /// The same to be asked.
@@ -110,22 +102,6 @@ mod tests {
         assert_eq!((far.first, far.last), (today, i64::MAX));
         assert_eq!(IdRange::of(&[]), IdRange::of(&[0]));
         assert_eq!(IdRange::of(&[-1]), IdRange::of(&[-DAY]));
-    }
-
-    #[test]
-    fn events_are_of_these_days_and_the_one_before() {
-        let in_days = |ids: &[i64]| IdRange::of(ids).of_events("e.day {in_days}").0;
-        let days = |first: i64, last: i64| {
-            let epoch = "date '1970-01-01'";
-            format!("(e.day = {epoch} or e.day between {epoch} + {first} and {epoch} + {last})")
-        };
-        assert_eq!(in_days(&[20_780 * DAY + 5]), days(20_779, 20_780));
-        let both = [20_780 * DAY, 20_778 * DAY + 9];
-        assert_eq!(in_days(&both), days(20_777, 20_780));
-        // Whatever a message says: days that a date can be.
-        assert_eq!(in_days(&[0]), days(-1, 0));
-        assert_eq!(in_days(&[i64::MIN]), days(-1, 0));
-        assert_eq!(in_days(&[i64::MAX]), days(134_217_726, 134_217_727));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 use std::str::FromStr;
+use std::time::Duration;
 
 use domain::batch::BatchSettings;
 use domain::ids::{AttemptId, PermitNumber};
@@ -39,6 +40,11 @@ pub(super) fn count(number: i64) -> u32 {
 /// A number for a column of type integer, saturating.
 pub(super) fn integer(number: u32) -> i32 {
     i32::try_from(number).unwrap_or(i32::MAX)
+}
+
+/// How old events may become; `None` for any age.
+pub(super) fn age(ms: Option<i64>) -> Option<Duration> {
+    ms.map(|ms| Duration::from_millis(ms.unsigned_abs()))
 }
 
 /// A time that may be absent.

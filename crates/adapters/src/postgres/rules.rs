@@ -1,7 +1,5 @@
 //! Retry rules and batches, as their owner sees and changes them.
 
-use std::time::Duration;
-
 use domain::batch::BatchSettings;
 use domain::ids::{DestinationId, TenantId};
 use domain::policy::InvalidSettings;
@@ -9,8 +7,9 @@ use domain::retry::RetrySettings;
 use engine::ports::{RetryRules, StoreError};
 use sqlx::PgPool;
 
+use super::catalog::lock_tier;
 use super::failure::Failure;
-use super::rows::{batch_settings, integer};
+use super::rows::{age, batch_settings, integer};
 use crate::stored_policy;
 
 /// What a destination's row says.
@@ -55,12 +54,11 @@ pub(super) async fn set(
     RetrySettings::validate(&rules.policy).map_err(Failure::Invalid)?;
     let max_age_ms = rules.max_age.map(|age| age.as_millis());
     let mut transaction = pool.begin().await?;
-    let changed: Option<(Vec<Option<i32>>, Option<i64>)> = sqlx::query_as(
+    let changed: Option<Vec<Option<i32>>> = sqlx::query_scalar(
         "-- set_retry_rules
         update destinations d set retry_policy = $3::text::jsonb, max_age_ms = $4
         where d.id = $1 and d.tenant_id = $2 and d.deleted_at is null
-        returning array[d.batch_max_events, d.batch_max_bytes, d.batch_max_wait_ms],
-            coalesce(d.max_age_ms, d.tier_age_ms)",
+        returning array[d.batch_max_events, d.batch_max_bytes, d.batch_max_wait_ms]",
     )
     .bind(destination.0)
     .bind(tenant.0)
@@ -68,8 +66,8 @@ pub(super) async fn set(
     .bind(max_age_ms.map(|age| i64::try_from(age).unwrap_or(i64::MAX)))
     .fetch_optional(&mut *transaction)
     .await?;
-    let (batches, max_age_ms) = changed.ok_or(Failure::NotFound("destination"))?;
-    if batch_settings(&batches).validate(age(max_age_ms)).is_err() {
+    let batches = changed.ok_or(Failure::NotFound("destination"))?;
+    if batch_settings(&batches).validate(rules.max_age).is_err() {
         return Err(Failure::Invalid(InvalidSettings {
             field: "max_age_ms",
             problem: "must be more than the batches' max_wait_ms".to_owned(),
@@ -109,6 +107,7 @@ pub(super) async fn set_batches(
 ) -> Result<(), Failure> {
     settings.validate(None).map_err(Failure::Invalid)?;
     let mut transaction = pool.begin().await?;
+    lock_tier(&mut transaction, tenant).await?;
     let changed: Option<Option<i64>> = sqlx::query_scalar(
         "-- set_batch_settings
         update destinations d
@@ -130,8 +129,4 @@ pub(super) async fn set_batches(
         .validate(age(max_age_ms))
         .map_err(Failure::Invalid)?;
     Ok(transaction.commit().await?)
-}
-
-fn age(ms: Option<i64>) -> Option<Duration> {
-    ms.map(|age| Duration::from_millis(age.unsigned_abs()))
 }

@@ -24,7 +24,7 @@ use super::limit_group::Groups;
 use super::lines;
 use super::response_times::spread;
 use super::rows::{
-    Held, all, batch_settings, first, maybe_time, settings, tier_settings, time, word,
+    Held, age, all, batch_settings, first, maybe_time, settings, tier_settings, time, word,
 };
 use super::usage::read_usage;
 
@@ -41,7 +41,7 @@ const DESTINATION: &str = "
         d.batch_max_events, d.batch_max_bytes, d.batch_max_wait_ms,
         nullif(iif(p.next_look_at is null, 0, coalesce(p.deferred_until, 0)), 0),
         coalesce(h.failures, 0), r.least_micros, r.least_at, r.most_micros, r.most_at,
-        d.allowed_per_minute, d.limit_group
+        d.allowed_per_minute, d.limit_group, coalesce(d.max_age_ms, d.tier_age_ms)
     from destinations d
     join tenants n on n.id = d.tenant_id
     join tiers t on t.name = n.tier
@@ -325,12 +325,13 @@ fn destination(row: &Row<'_>, now: Timestamp) -> Result<Destination, Fault> {
         probing: row.get(26)?,
         ..Usage::default()
     };
+    let max_age = age(row, 42)?;
     Ok(Destination {
         policy: in_force(configured.measured(spread(row, 36, now)?), smart, state),
         epoch: Epoch(row.get(20)?),
         last_permit: row.get(21)?,
         tenant: (word(row, 29, ("tenants", "id"))?, row.get(30)?),
-        batch: batch_settings(row, 31)?.rules(),
+        batch: (batch_settings(row, 31)?.rules()).map(|rules| rules.within(max_age)),
         failing: is_failing(row.get(35)?, usage.probing),
         limit_group: row.get::<_, Option<String>>(41)?.map(GroupName::kept),
         usage,

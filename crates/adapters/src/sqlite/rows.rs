@@ -2,6 +2,7 @@
 
 use std::fmt::{Display, Write as _};
 use std::str::FromStr;
+use std::time::Duration;
 
 use domain::batch::BatchSettings;
 use domain::limit::{Count, Shape};
@@ -54,6 +55,12 @@ where
 /// A time.
 pub(super) fn time(row: &Row<'_>, index: usize) -> Result<Timestamp, Fault> {
     Ok(Timestamp::from_micros(row.get(index)?))
+}
+
+/// How old events may become; `None` for any age.
+pub(super) fn age(row: &Row<'_>, index: usize) -> Result<Option<Duration>, Fault> {
+    let ms: Option<i64> = row.get(index)?;
+    Ok(ms.map(|ms| Duration::from_millis(ms.unsigned_abs())))
 }
 
 /// A time that may be missing.
@@ -180,7 +187,7 @@ pub(super) fn first<T>(
 /// sixteen a row is inserted for less than half of what it costs alone, and deleted for two
 /// thirds: a table and its indexes are opened once. That SQLite puts several rows aside first,
 /// for the triggers' sake, costs less.
-const PARTS: [usize; 4] = [64, 16, 4, 1];
+pub(super) const PARTS: [usize; 4] = [64, 16, 4, 1];
 
 /// A statement for each of [`PARTS`].
 pub(super) type InParts = [String; PARTS.len()];

@@ -11,7 +11,7 @@ use rusqlite::{Connection, Transaction};
 
 use super::destinations::dated;
 use super::fault::Fault;
-use super::rows::{batch_settings, execute, first};
+use super::rows::{age, batch_settings, execute, first};
 use super::secrets::BUMP_EPOCH;
 use crate::stored_policy;
 
@@ -28,7 +28,8 @@ const SET: &str = "
 
 const BATCHES: &str = "
     -- batch_settings
-    select batch_max_events, batch_max_bytes, batch_max_wait_ms, max_age_ms, tier_age_ms
+    select batch_max_events, batch_max_bytes, batch_max_wait_ms,
+        coalesce(max_age_ms, tier_age_ms)
     from destinations
     where id = ?1 and tenant_id = ?2 and deleted_at is null";
 
@@ -46,12 +47,9 @@ pub(super) fn read(
 ) -> Result<RetryRules, Fault> {
     let key = (destination.to_string(), tenant.to_string());
     let row = first(connection, RULES, key, |row| {
-        Ok((
-            row.get::<_, Option<String>>(0)?,
-            row.get::<_, Option<i64>>(1)?,
-        ))
+        Ok((row.get::<_, Option<String>>(0)?, age(row, 1)?))
     })?;
-    let (policy, max_age_ms) = row.ok_or(CatalogError::NotFound("destination"))?;
+    let (policy, max_age) = row.ok_or(CatalogError::NotFound("destination"))?;
     let policy = policy.as_deref().map(stored_policy::parsed).transpose();
     let policy = policy.map_err(|problem| StoreError::Corrupt {
         table: "destinations",
@@ -61,7 +59,7 @@ pub(super) fn read(
     })?;
     Ok(RetryRules {
         policy: policy.unwrap_or_default(),
-        max_age: max_age_ms.map(age),
+        max_age,
     })
 }
 
@@ -73,8 +71,8 @@ pub(super) fn set(
     rules: &RetryRules,
 ) -> Result<(), Fault> {
     rules.policy.validate().map_err(refused)?;
-    let (batches, ages) = row(tx, tenant, destination)?;
-    if batches.validate(rules.max_age.or(ages.of_tier)).is_err() {
+    let (batches, _) = row(tx, tenant, destination)?;
+    if batches.validate(rules.max_age).is_err() {
         return Err(refused(InvalidSettings {
             field: "max_age_ms",
             problem: "must be more than the batches' max_wait_ms".to_owned(),
@@ -101,29 +99,15 @@ fn refused(invalid: InvalidSettings) -> CatalogError {
     }
 }
 
-/// How old events may become.
-struct Ages {
-    own: Option<Duration>,
-    of_tier: Option<Duration>,
-}
-
-fn age(ms: i64) -> Duration {
-    Duration::from_millis(ms.unsigned_abs())
-}
-
 /// What the row says of batches, and how old its events may become.
 fn row(
     connection: &Connection,
     tenant: TenantId,
     destination: DestinationId,
-) -> Result<(BatchSettings, Ages), Fault> {
+) -> Result<(BatchSettings, Option<Duration>), Fault> {
     let key = (destination.to_string(), tenant.to_string());
     let row = first(connection, BATCHES, key, |row| {
-        let ages = Ages {
-            own: row.get::<_, Option<i64>>(3)?.map(age),
-            of_tier: row.get::<_, Option<i64>>(4)?.map(age),
-        };
-        Ok((batch_settings(row, 0)?, ages))
+        Ok((batch_settings(row, 0)?, age(row, 3)?))
     })?;
     Ok(row.ok_or(CatalogError::NotFound("destination"))?)
 }
@@ -145,8 +129,8 @@ pub(super) fn set_batches(
     destination: DestinationId,
     settings: &BatchSettings,
 ) -> Result<(), Fault> {
-    let (before, ages) = row(tx, tenant, destination)?;
-    (settings.validate(ages.own.or(ages.of_tier))).map_err(refused)?;
+    let (before, max_age) = row(tx, tenant, destination)?;
+    settings.validate(max_age).map_err(refused)?;
     let row = (
         destination.to_string(),
         tenant.to_string(),

@@ -12,6 +12,7 @@ mod client_certificate;
 mod dialling;
 mod handshake;
 mod hostile;
+mod http2;
 mod name_server;
 mod peer;
 mod proxy;

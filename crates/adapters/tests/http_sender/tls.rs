@@ -67,9 +67,27 @@ pub(crate) fn server_of(
 
 fn server_speaking(
     versions: &[&'static SupportedProtocolVersion],
-    (certificate, key): (&[u8], &[u8]),
+    certificate: (&[u8], &[u8]),
     clients: Arc<dyn ClientCertVerifier>,
 ) -> TlsAcceptor {
+    let mut config = config(versions, certificate, clients);
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    TlsAcceptor::from(Arc::new(config))
+}
+
+/// One that has the first certificate, and chooses among these protocols.
+pub(crate) fn server_choosing(protocols: &[&[u8]]) -> TlsAcceptor {
+    let nobody = WebPkiClientVerifier::no_client_auth();
+    let mut config = config(rustls::DEFAULT_VERSIONS, (CERTIFICATE, KEY), nobody);
+    config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
+    TlsAcceptor::from(Arc::new(config))
+}
+
+fn config(
+    versions: &[&'static SupportedProtocolVersion],
+    (certificate, key): (&[u8], &[u8]),
+    clients: Arc<dyn ClientCertVerifier>,
+) -> rustls::ServerConfig {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut config = rustls::ServerConfig::builder_with_provider(provider)
         .with_protocol_versions(versions)
@@ -80,10 +98,9 @@ fn server_speaking(
             PrivateKeyDer::from_pem_slice(key).unwrap(),
         )
         .unwrap();
-    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     // What a receiver forgets by itself is not what is asked here.
     config.session_storage = ServerSessionMemoryCache::new(4_096);
-    TlsAcceptor::from(Arc::new(config))
+    config
 }
 
 #[tokio::test]

@@ -1,11 +1,16 @@
 //! Changes by users' own SQL: of destinations, of tiers, of tenants.
 
+use domain::batch::BatchSettings;
+use domain::ceiling::Ceiling;
 use domain::destination::DestinationState;
 use domain::ids::DestinationId;
 use domain::policy::LimitSettings;
-use engine::ports::{Catalog, DEFAULT_TENANT, DestinationChange, Store};
+use engine::ports::{
+    Backlog, Catalog, DEFAULT_TENANT, DestinationChange, Outcome, Store, Tenants, TierChange,
+};
 
 use crate::database::{Database, per_second, run};
+use crate::smart::refused;
 
 async fn epoch(database: &Database, id: DestinationId) -> i64 {
     database
@@ -163,14 +168,10 @@ async fn a_change_is_notified() {
 /// A change of the tier holds it and waits for its first destination; ours of another
 /// one waits for the tier, and holds nothing that the other comes to: nobody is a
 /// deadlock's victim, a user's own statement least of all.
-#[tokio::test]
-async fn a_change_of_a_tier_and_of_a_destination_wait_in_one_order() {
-    let database = Database::create().await;
-    let mut ids = Vec::new();
-    for _ in 0..2 {
-        ids.push(database.destination(LimitSettings::EXACT).await);
-    }
-    ids.sort_unstable();
+async fn waits_in_one_order<Ours>(database: &Database, ids: [DestinationId; 2], ours: Ours)
+where
+    Ours: Future<Output = ()> + Send + 'static,
+{
     let mut holding = database.user().await;
     let hold = format!(
         "begin; select from destinations where id = '{}' for update",
@@ -183,17 +184,7 @@ async fn a_change_of_a_tier_and_of_a_destination_wait_in_one_order() {
         run(&mut tier, cut.to_owned()).await;
     });
     database.until_somebody_waits().await;
-    let (store, last) = (database.store.clone(), ids[1]);
-    let paused = DestinationChange {
-        state: Some(DestinationState::Paused),
-        ..DestinationChange::default()
-    };
-    let ours = tokio::spawn(async move {
-        store
-            .change_destination(DEFAULT_TENANT, last, &paused)
-            .await
-            .unwrap()
-    });
+    let ours = tokio::spawn(ours);
     let waiting = "select count(*) from pg_stat_activity
         where datname = current_database() and wait_event_type = 'Lock'";
     while database.number(waiting).await < 2 {
@@ -207,7 +198,108 @@ async fn a_change_of_a_tier_and_of_a_destination_wait_in_one_order() {
     database.sql(&free).await;
     run(&mut holding, "rollback".to_owned()).await;
     tier.await.unwrap();
-    assert_eq!(ours.await.unwrap().state, DestinationState::Paused);
+    ours.await.unwrap();
+}
+
+/// In the order of their ids.
+async fn two_that_inherit(database: &Database) -> [DestinationId; 2] {
+    let mut ids = [
+        database.destination(LimitSettings::EXACT).await,
+        database.destination(LimitSettings::EXACT).await,
+    ];
+    ids.sort_unstable();
+    ids
+}
+
+#[tokio::test]
+async fn a_change_of_a_tier_and_of_a_destination_wait_in_one_order() {
+    let database = Database::create().await;
+    let ids = two_that_inherit(&database).await;
+    let store = database.store.clone();
+    let paused = DestinationChange {
+        state: Some(DestinationState::Paused),
+        ..DestinationChange::default()
+    };
+    let ours = async move {
+        let changed = store.change_destination(DEFAULT_TENANT, ids[1], &paused);
+        assert_eq!(changed.await.unwrap().state, DestinationState::Paused);
+    };
+    waits_in_one_order(&database, ids, ours).await;
+}
+
+#[tokio::test]
+async fn a_change_of_a_tier_and_of_batches_wait_in_one_order() {
+    let database = Database::create().await;
+    let ids = two_that_inherit(&database).await;
+    let store = database.store.clone();
+    let on = BatchSettings {
+        max_events: Some(10),
+        ..BatchSettings::default()
+    };
+    let ours = async move {
+        let set = store.set_batch_settings(DEFAULT_TENANT, ids[1], &on);
+        set.await.unwrap();
+    };
+    waits_in_one_order(&database, ids, ours).await;
+}
+
+#[tokio::test]
+async fn a_change_of_a_tier_and_an_answer_that_disables_wait_in_one_order() {
+    let database = Database::create().await;
+    let ids = two_that_inherit(&database).await;
+    let worker = database.worker().await;
+    database.accept(ids[1], 1).await;
+    let permits = database.permits(ids[1]).await;
+    let claims = database.store.claim_starts(worker, &permits).await;
+    assert_eq!(claims.unwrap().answers.len(), 1);
+    let gone = Outcome {
+        status: Some(410),
+        ..refused(&permits[0])
+    };
+    let store = database.store.clone();
+    let ours = async move {
+        let recorded = store.record_outcomes(worker, &[gone]).await.unwrap();
+        assert!(!recorded.health.is_empty(), "it is disabled");
+    };
+    waits_in_one_order(&database, ids, ours).await;
+}
+
+/// Within the time that a session has for a statement, though it keeps its plan from when
+/// there was one: a loop in a loop takes four times as long. It waits for no destination of
+/// the default tenant, which has no ceiling.
+#[tokio::test]
+async fn a_tier_of_five_thousand_destinations_gets_another_age() {
+    let database = Database::create().await;
+    let ours = database.destination(LimitSettings::EXACT).await;
+    let mut holding = database.user().await;
+    let hold = format!("begin; select from destinations where id = '{ours}' for update");
+    run(&mut holding, hold).await;
+    let tenant = database.id();
+    let large =
+        format!("insert into tenants (id, name, tier) values ('{tenant}', 'large', 'standard')");
+    database.sql(&large).await;
+    let mut total = 0;
+    for (more, age_seconds) in [(1, 60), (4_999, 30)] {
+        total += more;
+        let insert = format!(
+            "insert into destinations (id, tenant_id, url)
+            select gen_random_uuid(), '{tenant}', 'https://x.example/'
+            from generate_series(1, {more})"
+        );
+        database.sql(&insert).await;
+        let change = TierChange {
+            ceiling: Some(Ceiling {
+                age_seconds: Some(age_seconds),
+                ..Ceiling::default()
+            }),
+            ..TierChange::default()
+        };
+        let changed = database.store.change_tier("standard", &change).await;
+        changed.unwrap();
+        let aged =
+            format!("select count(*) from destinations where tier_age_ms = {age_seconds} * 1000");
+        assert_eq!(database.number(&aged).await, total);
+    }
 }
 
 /// It waits for a change of its tier, and for another tier of its tenant.

@@ -217,75 +217,191 @@ async fn a_step_of_an_attempt_opens_its_days_alone() {
 }
 
 /// An attempt of today whose event is five days old, as a retry's may be.
-async fn made_today_for_an_old_event(database: &Database, to: DestinationId) -> Permit {
+async fn made_today_for_an_old_event(database: &Database, to: DestinationId) {
     old(database, to, 5, 1, WAITING).await;
     database
         .sql(
-            "update deliveries set id = next_attempt_id('attempts_id_seq') where state = 'waiting'",
+            "update deliveries set id = next_attempt_id('attempts_id_seq')
+            where id < first_attempt_id(utc_day(now()) - 1)",
         )
         .await;
+}
+
+/// The one permit that there is to give.
+async fn permit(database: &Database, to: DestinationId) -> Permit {
     let permits = database.permits(to).await;
     database.let_nothing_lapse().await;
     assert_eq!(permits.len(), 1);
     permits[0]
 }
 
-/// The one started attempt, with the payload of the old event.
-fn assert_old_event(answers: &[ClaimAnswer]) {
-    let [ClaimAnswer::Started(start)] = answers else {
-        panic!("{answers:?}")
+async fn made_today(database: &Database, to: DestinationId, count: usize) {
+    let mut events = Vec::new();
+    for _ in 0..count {
+        events.push(event_of_today(database, to).await);
+    }
+    database.store.accept_events(&events).await.unwrap();
+}
+
+/// The payload of the old event, and how many started attempts have it.
+fn old_ones(answers: &[ClaimAnswer]) -> usize {
+    let old = |answer: &&ClaimAnswer| match answer {
+        ClaimAnswer::Started(start) => {
+            (&start.payload[..], &*start.content_type) == (&b"x"[..], "text/plain")
+        }
+        _ => false,
     };
-    assert_eq!(
-        (&start.payload[..], &*start.content_type),
-        (&b"x"[..], "text/plain")
-    );
+    answers.iter().filter(old).count()
 }
 
 /// What was accepted long before its attempt was made takes one more, and nothing else does.
+/// Beside others that one is a transaction, which may not take long.
 #[tokio::test]
-async fn a_claim_is_one_statement_and_reads_old_events_by_another() {
+async fn a_claim_is_one_statement_and_old_events_take_another() {
     let database = running_for(8).await;
     let to = database.destination(per_second(100)).await;
+    let beside = database.destination(per_second(100)).await;
     let worker = database.worker().await;
     let counted = Counted::of(&database).await;
     // The connection's settings are no claim's.
     counted.store.accept_events(&[]).await.unwrap();
-    let event = event_of_today(&database, to).await;
-    database.store.accept_events(&[event]).await.unwrap();
-    let new = database.permits(to).await;
-    database.let_nothing_lapse().await;
-    let before = counted.statements();
-    let claims = counted.store.claim_starts(worker, &new).await.unwrap();
-    assert!(matches!(claims.answers[..], [ClaimAnswer::Started(_)]));
-    assert_eq!(counted.statements() - before, 1);
-    let before = counted.statements();
-    let permit = made_today_for_an_old_event(&database, to).await;
-    let claims = counted.store.claim_starts(worker, &[permit]).await.unwrap();
-    assert_old_event(&claims.answers);
-    assert_eq!(counted.statements() - before, 2);
+    let claimed = async |permits: &[Permit]| {
+        let before = counted.statements();
+        let claims = counted.store.claim_starts(worker, permits).await.unwrap();
+        let started = |answer: &ClaimAnswer| matches!(answer, ClaimAnswer::Started(_));
+        assert!(claims.answers.iter().all(started), "{:?}", claims.answers);
+        (counted.statements() - before, old_ones(&claims.answers))
+    };
+    made_today(&database, to, 1).await;
+    let new = permit(&database, to).await;
+    assert_eq!(claimed(&[new]).await, (1, 0));
+    made_today_for_an_old_event(&database, to).await;
+    let old = permit(&database, to).await;
+    assert_eq!(claimed(&[old]).await, (2, 1));
+    made_today_for_an_old_event(&database, to).await;
+    made_today(&database, beside, 1).await;
+    let both = [permit(&database, to).await, permit(&database, beside).await];
+    assert_eq!(claimed(&both).await, (4, 1));
 }
 
-/// Its start is given back: that it could not be read says nothing of the receiver.
-#[tokio::test]
-async fn an_old_event_that_cannot_be_read_is_sent_later() {
-    let database = running_for(8).await;
-    let to = database.destination(per_second(100)).await;
-    let worker = database.worker().await;
-    let permit = made_today_for_an_old_event(&database, to).await;
+/// Holds the day of the old events, until it ends its transaction.
+async fn holder_of_the_old_day(database: &Database) -> sqlx::PgConnection {
     let mut user = database.user().await;
     let hold = "begin; do $$ begin
         execute format('lock table events_%s', to_char(utc_day(now()) - 5, 'YYYY_MM_DD'));
     end; $$";
     run(&mut user, hold.to_owned()).await;
-    let claims = database.store.claim_starts(worker, &[permit]).await;
-    assert_eq!(claims.unwrap().answers, [ClaimAnswer::Refused]);
+    user
+}
+
+/// What has its event elsewhere starts then, and the rest does not wait for it.
+#[tokio::test]
+async fn what_cannot_be_read_has_not_started() {
+    let database = running_for(8).await;
+    let to = database.destination(per_second(100)).await;
+    let beside = database.destination(per_second(100)).await;
+    let worker = database.worker().await;
+    made_today_for_an_old_event(&database, to).await;
+    made_today(&database, beside, 1).await;
+    let both = [permit(&database, to).await, permit(&database, beside).await];
+    let mut user = holder_of_the_old_day(&database).await;
+    let claims = database.store.claim_starts(worker, &both).await.unwrap();
+    assert_eq!(claims.answers[0], ClaimAnswer::Skipped);
+    assert!(matches!(claims.answers[1], ClaimAnswer::Started(_)));
     run(&mut user, "rollback".to_owned()).await;
-    let not_sent = "select count(*) from ledger where state = 'not_sent' and not dead_letter";
-    assert_eq!(database.number(not_sent).await, 1);
-    let again = database.permits(to).await;
-    database.let_nothing_lapse().await;
-    let claims = database.store.claim_starts(worker, &again).await.unwrap();
-    assert_old_event(&claims.answers);
+    let again = database.store.claim_starts(worker, &both[..1]).await;
+    assert_eq!(old_ones(&again.unwrap().answers), 1);
+    let spent = "select count(*) from ledger where state = 'not_sent'";
+    assert_eq!(database.number(spent).await, 0);
+}
+
+/// A destination that takes three events in a request.
+async fn batching(database: &Database) -> DestinationId {
+    let to = database.destination(UNLIMITED).await;
+    database
+        .sql(&format!(
+            "update destinations set batch_max_events = 3, batch_max_bytes = 1000000,
+                batch_max_wait_ms = 60000
+            where id = '{to}'"
+        ))
+        .await;
+    to
+}
+
+/// The payloads of each batch; of what has not started, none.
+fn batches(answers: &[ClaimAnswer]) -> Vec<Vec<&[u8]>> {
+    (answers.iter())
+        .map(|answer| match answer {
+            ClaimAnswer::Started(start) => (start.members.iter())
+                .map(|member| &member.payload[..])
+                .collect(),
+            _ => Vec::new(),
+        })
+        .collect()
+}
+
+/// Its leader may be old, or what it carries: neither starts without the other.
+#[tokio::test]
+async fn a_batch_starts_once_all_of_it_can_be_read() {
+    let database = running_for(8).await;
+    let worker = database.worker().await;
+    let [led, carrying, new] = [
+        batching(&database).await,
+        batching(&database).await,
+        batching(&database).await,
+    ];
+    made_today_for_an_old_event(&database, led).await;
+    made_today(&database, led, 2).await;
+    made_today(&database, carrying, 2).await;
+    made_today_for_an_old_event(&database, carrying).await;
+    made_today(&database, new, 3).await;
+    let all = [
+        permit(&database, led).await,
+        permit(&database, carrying).await,
+        permit(&database, new).await,
+    ];
+    let (old, hello) = (&b"x"[..], &b"hello"[..]);
+    let mut user = holder_of_the_old_day(&database).await;
+    let claims = database.store.claim_batches(worker, &all).await.unwrap();
+    let skipped = [ClaimAnswer::Skipped, ClaimAnswer::Skipped];
+    assert_eq!(claims.answers[..2], skipped);
+    assert_eq!(batches(&claims.answers[2..]), [[hello, hello, hello]]);
+    let started = "select count(*) from deliveries where state = 'started'";
+    assert_eq!(database.number(started).await, 3);
+    run(&mut user, "rollback".to_owned()).await;
+    let again = database.store.claim_batches(worker, &all[..2]).await;
+    assert_eq!(
+        batches(&again.unwrap().answers),
+        [[old, hello, hello], [hello, hello, old]]
+    );
+    assert_eq!(database.number(started).await, 9);
+}
+
+/// An old event's day is one more, of whatever starts.
+#[tokio::test]
+async fn batches_and_replays_open_their_days_alone() {
+    let database = watched().await;
+    let worker = database.worker().await;
+    let store = &database.store;
+    let new = batching(&database).await;
+    made_today(&database, new, 3).await;
+    let led = batching(&database).await;
+    made_today_for_an_old_event(&database, led).await;
+    made_today(&database, led, 2).await;
+    let resent = database.destination(per_second(100)).await;
+    made_today_for_an_old_event(&database, resent).await;
+    let [new, led, resent] = [
+        permit(&database, new).await,
+        permit(&database, led).await,
+        permit(&database, resent).await,
+    ];
+    let (usual, claims) = days_open(&database, store.claim_batches(worker, &[new])).await;
+    assert_eq!(batches(&claims.unwrap().answers)[0].len(), 3);
+    let (with_old, claims) = days_open(&database, store.claim_batches(worker, &[led])).await;
+    assert_eq!(batches(&claims.unwrap().answers)[0].len(), 3);
+    let (replay, claims) = days_open(&database, store.claim_starts(worker, &[resent])).await;
+    assert_eq!(old_ones(&claims.unwrap().answers), 1);
+    assert_eq!((usual, with_old, replay), (3, 4, 4), "of 42 days");
 }
 
 /// Where rows have a day, they are found in it, whatever the statistics say.

@@ -20,7 +20,7 @@ async fn smart(database: &Database) -> DestinationId {
     destination
 }
 
-fn refused(permit: &Permit) -> Outcome {
+pub(crate) fn refused(permit: &Permit) -> Outcome {
     Outcome {
         attempt: permit.attempt,
         destination: permit.destination,

@@ -6,7 +6,7 @@ use domain::event::NewEvent;
 use domain::ids::{DestinationId, WorkerId};
 use domain::permit::Permit;
 use domain::share::Room;
-use engine::ports::{ClaimAnswer, Run, RunResult, Store};
+use engine::ports::{ClaimAnswer, Run, RunResult};
 
 use super::{Place, Shell, open};
 

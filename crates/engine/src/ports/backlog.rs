@@ -49,7 +49,8 @@ pub trait Backlog: Send + Sync {
     /// Sets all of them. To turn batches on or off revokes, for it changes what
     /// requests look like; a change of the numbers holds for every batch that is
     /// composed from then on. Refused where events would be too old before
-    /// their batch is due, and so is [`Backlog::set_retry_rules`].
+    /// their batch is due, and so is an age of [`Backlog::set_retry_rules`]. The age of a tier
+    /// that comes to be less bounds the wait ([`domain::batch::BatchRules::within`]).
     async fn set_batch_settings(
         &self,
         tenant: TenantId,

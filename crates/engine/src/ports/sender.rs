@@ -37,7 +37,7 @@ pub trait Prepared: Send {
     /// Sends at once and reads the response within its caps, all within
     /// `request.timeout` from the call. If the connection turns out to be
     /// dead the attempt has failed: nothing is sent again. Dropping the future
-    /// closes the connection.
+    /// closes the connection, or the request's part of one that is shared.
     ///
     /// It tells `first_byte` as soon as the network has the request's first byte: that
     /// is the start, and limits count it.
@@ -164,7 +164,7 @@ pub const STORED_BODY_BYTES: usize = 16 * 1024;
 
 /// Why there is no response. After [`Prepared::send`], the receiver may have
 /// seen the request if it is [`SendError::TimedOut`] or
-/// [`SendError::Exchange`].
+/// [`SendError::Exchange`]. Of [`SendError::NotSent`] it may have seen that there was one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SendError {
     /// The target cannot be connected to by rule: a malformed URL, a scheme or
@@ -183,4 +183,8 @@ pub enum SendError {
     /// The connection broke, or the response was malformed or over a cap.
     #[error("exchange failed: {0}")]
     Exchange(String),
+    /// The receiver has not looked at the request: it did not leave, or the receiver says
+    /// so. A start it is where its first byte has left.
+    #[error("not sent: {0}")]
+    NotSent(String),
 }

@@ -57,7 +57,7 @@ impl Batch {
         jitter: f64,
     ) -> Vec<Outcome> {
         let mut outcomes = match &result {
-            Err(NotDone::Late(late)) => self.late(*late),
+            Err(NotDone::NotSent(why)) => self.not_sent(why),
             Err(NotDone::Send(error)) => self.failed(None, &error.to_string(), jitter),
             Ok(response) if response.status == 207 => self.in_parts(&response.body, jitter),
             Ok(response) if (200..300).contains(&response.status) => self.each(|_| Outcome {
@@ -113,10 +113,10 @@ impl Batch {
         self.events.iter().map(of).collect()
     }
 
-    fn late(&self, late: Duration) -> Vec<Outcome> {
+    fn not_sent(&self, why: &str) -> Vec<Outcome> {
         self.each(|_| Outcome {
             kind: OutcomeKind::NotSent,
-            error: Some(format!("{} ms passed since the claim", late.as_millis()).into()),
+            error: Some(why.into()),
             next: NextTry::Again,
             ..self.blank()
         })

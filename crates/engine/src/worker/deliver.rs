@@ -391,7 +391,7 @@ impl Deliverer {
         {
             self.tokens.throw_away(client, token);
         }
-        if !matches!(result, Err(NotDone::Late(_))) {
+        if !matches!(result, Err(NotDone::NotSent(_))) {
             let timed_out = matches!(result, Err(NotDone::Send(SendError::TimedOut(_))));
             started.place.held(dialling + elapsed, timed_out);
             if result.is_ok() {
@@ -446,11 +446,12 @@ impl Deliverer {
             elapsed: from.elapsed(),
         };
         if late > bound {
-            return not_done(NotDone::Late(late));
+            let why = format!("{} ms passed since the claim", late.as_millis());
+            return not_done(NotDone::NotSent(why));
         }
         let (connection, request) = match ready {
             Ok(ready) => ready,
-            Err(error) => return not_done(NotDone::Send(error)),
+            Err(error) => return not_done(NotDone::from(error)),
         };
         if events > 0 {
             metrics::histogram!("paceline_batch_events").record(events as f64);
@@ -476,7 +477,7 @@ impl Deliverer {
         // If nothing was sent, it failed as it was tried.
         let sent_at = left_at.unwrap_or(from);
         Sent {
-            result: result.map_err(NotDone::Send),
+            result: result.map_err(NotDone::from),
             sent_after: since_claim(sent_at),
             elapsed: sent_at.elapsed(),
         }
@@ -525,9 +526,9 @@ impl Deliverer {
                     ..blank
                 }
             }
-            Err(NotDone::Late(late)) => Outcome {
+            Err(NotDone::NotSent(why)) => Outcome {
                 kind: OutcomeKind::NotSent,
-                error: Some(format!("{} ms passed since the claim", late.as_millis()).into()),
+                error: Some(why.into()),
                 next: NextTry::Again,
                 ..blank
             },

@@ -13,6 +13,7 @@ use super::body::words;
 use super::named::{Named, named};
 use super::problem::Problem;
 use super::{App, text};
+use crate::service::ceilings::MAX_LIMIT_REQUESTS;
 
 /// How many rows a page has if nothing is said.
 const DEFAULT_PAGE: u32 = 100;
@@ -204,9 +205,14 @@ pub struct LimitRequestsPage {
     /// The `next` of the page before.
     pub before: Option<String>,
     /// Rows on the page, 1 to 200.
-    #[serde(default = "default_page")]
-    #[param(default = 100, minimum = 1, maximum = 200)]
+    #[serde(default = "most_requests")]
+    #[param(default = 200, minimum = 1, maximum = 200)]
     pub limit: u32,
+}
+
+/// Whoever does not say it gets as many as before there were pages.
+fn most_requests() -> u32 {
+    MAX_LIMIT_REQUESTS
 }
 
 /// Which page of replays.

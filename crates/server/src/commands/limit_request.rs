@@ -27,7 +27,7 @@ pub enum Command {
         #[arg(long)]
         all: bool,
         /// How many at most.
-        #[arg(long, value_name = "N", default_value_t = 100)]
+        #[arg(long, value_name = "N", default_value_t = 200)]
         limit: usize,
         #[command(flatten)]
         connection: Connection,
@@ -108,8 +108,13 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
             };
             let found = list(&client, path, limit).await?;
             match connection.output {
-                Format::Json => output::json(&json!({ "limit_requests": found }))?,
-                Format::Table => output::line(&table(&found))?,
+                Format::Json => output::json(&found)?,
+                Format::Table => {
+                    output::line(&table(&found.limit_requests))?;
+                    if found.next.is_some() {
+                        output::aside("there may be more: see --limit");
+                    }
+                }
             }
         }
         Command::Approve(args) => decide("approve", &args).await?,
@@ -119,7 +124,7 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
 }
 
 /// Page after page, as far as was asked for.
-async fn list(client: &Client, path: &str, limit: usize) -> anyhow::Result<Vec<LimitRequest>> {
+async fn list(client: &Client, path: &str, limit: usize) -> anyhow::Result<LimitRequestList> {
     let mut all = Vec::new();
     let mut before: Option<String> = None;
     while all.len() < limit {
@@ -132,7 +137,10 @@ async fn list(client: &Client, path: &str, limit: usize) -> anyhow::Result<Vec<L
             break;
         }
     }
-    Ok(all)
+    Ok(LimitRequestList {
+        limit_requests: all,
+        next: before,
+    })
 }
 
 async fn create(args: &Create) -> anyhow::Result<()> {

@@ -2,30 +2,35 @@
 //!
 //! A form is bounded as a whole, but its bytes may be thousands of fields, and on a page
 //! that shows what was typed one byte can become five. So it is read up to the first field
-//! that is too many, or longer than anything that is right in it could be, and is refused
-//! there: nothing of it is shown again.
+//! that is too many, or longer than a browser lets be typed there, and is refused there:
+//! nothing of it is shown again. What a browser does let be typed is read, so that what is
+//! wrong with it is said beside the form.
 
 use std::collections::HashMap;
 
 use domain::credentials::{MAX_CERTIFICATE_BYTES, MAX_KEY_BYTES, MAX_SCOPES_BYTES};
 use domain::event::MAX_TYPE_BYTES;
-use domain::event_types::{MAX_EXAMPLE_BYTES, MAX_SCHEMA_BYTES};
+use domain::event_types::{MAX_EXAMPLE_BYTES, MAX_SCHEMA_BYTES, MAX_TYPES};
 use domain::filter::MAX_FILTER_BYTES;
 use domain::header;
 use domain::redaction::{MAX_POINTER_BYTES, MAX_POINTERS};
 
 use super::refused::Refused;
-use crate::service::rules::MAX_EVENT_TYPES;
+use crate::service::rules::{MAX_EVENT_TYPES, MAX_URL_BYTES};
 
 /// Fields of one form. The largest has some forty, and one for each event type that is
-/// ticked, of which a destination has a hundred.
-const MAX_FIELDS: usize = 256;
+/// ticked, of which the catalogue offers so many.
+const MAX_FIELDS: usize = 256 + MAX_TYPES as usize;
 
 /// Bytes of a field's name. The longest is a type's, behind a word.
 const MAX_NAME_BYTES: usize = 256;
 
-/// Bytes of a field of one line. The longest that one may mean is a URL of 2 KiB.
-const MAX_LINE_BYTES: usize = 4_096;
+/// Bytes of one of the units of UTF-16 that a browser counts for `maxlength`, at most. A
+/// line break is one of them, and two bytes in a form.
+pub(super) const UNIT_BYTES: usize = 3;
+
+/// Bytes of a field of one line. The longest that one may mean is a URL.
+const MAX_LINE_BYTES: usize = UNIT_BYTES * MAX_URL_BYTES;
 
 /// The fields of a form, as it was sent.
 pub(super) fn read(form: &[u8]) -> Result<HashMap<String, String>, Refused> {
@@ -49,25 +54,28 @@ pub(super) fn read(form: &[u8]) -> Result<HashMap<String, String>, Refused> {
     Ok(fields)
 }
 
-/// Of a field of lines mostly twice what is right in it: line breaks are two bytes in a form, and
-/// spaces do not count everywhere. How long it may be is said beside the form.
+/// As long as it is where each unit that is right in it has all of its bytes.
 fn most_bytes(name: &str) -> usize {
-    match name {
-        "certificate" => 2 * MAX_CERTIFICATE_BYTES,
-        "event_types" => 2 * MAX_EVENT_TYPES * MAX_TYPE_BYTES,
-        "example" => 2 * MAX_EXAMPLE_BYTES,
+    let units = match name {
+        "certificate" => MAX_CERTIFICATE_BYTES,
+        "event_types" => MAX_EVENT_TYPES * MAX_TYPE_BYTES,
+        "example" => MAX_EXAMPLE_BYTES,
+        // Spaces do not count.
         "filter" => 2 * MAX_FILTER_BYTES,
-        "headers" => 2 * header::MAX_TOTAL_BYTES,
-        "private_key" => 2 * MAX_KEY_BYTES,
-        "redact" => 2 * MAX_POINTERS * MAX_POINTER_BYTES,
-        "schema" => 2 * MAX_SCHEMA_BYTES,
+        "headers" => header::MAX_TOTAL_BYTES,
+        "private_key" => MAX_KEY_BYTES,
+        "redact" => MAX_POINTERS * MAX_POINTER_BYTES,
+        "schema" => MAX_SCHEMA_BYTES,
         "scopes" => MAX_SCOPES_BYTES,
-        _ => MAX_LINE_BYTES,
-    }
+        _ => return MAX_LINE_BYTES,
+    };
+    UNIT_BYTES * units
 }
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     fn refused(form: &str) -> String {
@@ -83,7 +91,7 @@ mod tests {
     #[test]
     fn a_form_has_so_many_fields_and_no_more() {
         assert_eq!(read(of(MAX_FIELDS).as_bytes()).unwrap().len(), MAX_FIELDS);
-        let words = "A form has at most 256 fields; nothing was done.";
+        let words = "A form has at most 1256 fields; nothing was done.";
         assert_eq!(refused(&of(MAX_FIELDS + 1)), words);
         assert_eq!(
             refused(&"a&".repeat(MAX_FIELDS + 1)),
@@ -93,7 +101,7 @@ mod tests {
         // It is not read on: what comes later would be refused by its name.
         let begun = of(MAX_FIELDS + 1);
         assert_eq!(
-            refused(&format!("{begun}&name={}", "<".repeat(5_000))),
+            refused(&format!("{begun}&name={}", "<".repeat(7_000))),
             words
         );
     }
@@ -102,18 +110,40 @@ mod tests {
     fn a_field_is_no_longer_than_what_it_may_mean() {
         let of = |name: &str, bytes: usize| format!("{name}={}", "<".repeat(bytes));
         assert_eq!(
-            read(of("name", 4_096).as_bytes()).unwrap()["name"].len(),
-            4_096
+            read(of("name", 6_144).as_bytes()).unwrap()["name"].len(),
+            6_144
         );
-        let words = "name: must be at most 4096 bytes; nothing was done";
-        assert_eq!(refused(&of("name", 4_097)), words);
-        assert!(read(of("filter", 8_192).as_bytes()).is_ok());
-        assert!(read(of("scopes", 20 * 513).as_bytes()).is_ok());
-        let words = "filter: must be at most 8192 bytes; nothing was done";
-        assert_eq!(refused(&of("filter", 8_193)), words);
+        let words = "name: must be at most 6144 bytes; nothing was done";
+        assert_eq!(refused(&of("name", 6_145)), words);
+        assert!(read(of("filter", 24_576).as_bytes()).is_ok());
+        let words = "filter: must be at most 24576 bytes; nothing was done";
+        assert_eq!(refused(&of("filter", 24_577)), words);
         // As it is meant, not as it is written.
-        let written = format!("url={}", "%3C".repeat(4_096));
-        assert_eq!(read(written.as_bytes()).unwrap()["url"].len(), 4_096);
+        let written = format!("url={}", "%3C".repeat(6_144));
+        assert_eq!(read(written.as_bytes()).unwrap()["url"].len(), 6_144);
+    }
+
+    #[test]
+    fn whatever_a_browser_lets_be_typed_is_read() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("templates");
+        let mut found = 0;
+        for page in std::fs::read_dir(folder).unwrap() {
+            let page = std::fs::read_to_string(page.unwrap().path()).unwrap();
+            for tag in page.split('<') {
+                let says = |attribute: &str| {
+                    let (_, rest) = tag.split_once(&format!(" {attribute}=\""))?;
+                    rest.split('"').next()
+                };
+                let Some(units) = says("maxlength") else {
+                    continue;
+                };
+                let (name, units) = (says("name").unwrap(), units.parse::<usize>().unwrap());
+                let long = "\u{4e00}".repeat(units);
+                assert!(long.len() <= most_bytes(name), "{name}: {units} units");
+                found += 1;
+            }
+        }
+        assert!(found > 30, "only {found} fields");
     }
 
     #[test]

@@ -10,6 +10,7 @@ use domain::event_types::{EventType, MAX_DESCRIPTION_BYTES, MAX_EXAMPLE_BYTES, M
 use domain::redaction::{MAX_POINTER_BYTES, MAX_POINTERS};
 use engine::ports::EventTypeChange;
 
+use super::bounds::UNIT_BYTES;
 use super::event_types::{PART, found, listed, path};
 use super::frame::{Frame, rendered};
 use super::refused::Refused;
@@ -17,12 +18,14 @@ use super::sure::{self, Question};
 use super::visitor::{Fields, Posted, Visitor};
 use super::{Asked, Pages, typed};
 
-/// The largest form: each byte of what it may say is written as three at worst.
+/// The largest form: as long as browsers let its fields be, each byte of which is written as
+/// three at worst.
 pub(super) const MAX_BYTES: usize = 4_096
-    + 3 * (MAX_SCHEMA_BYTES
-        + MAX_EXAMPLE_BYTES
-        + MAX_DESCRIPTION_BYTES
-        + MAX_POINTERS * (MAX_POINTER_BYTES + 2));
+    + 3 * UNIT_BYTES
+        * (MAX_SCHEMA_BYTES
+            + MAX_EXAMPLE_BYTES
+            + MAX_DESCRIPTION_BYTES
+            + MAX_POINTERS * (MAX_POINTER_BYTES + 2));
 
 /// What the form of a type says.
 pub(super) struct Form {

@@ -46,7 +46,7 @@ const HISTORY: u32 = 10;
 
 #[derive(askama::Template)]
 #[template(path = "destination.html")]
-struct Page {
+pub(super) struct Page {
     frame: Frame,
     one: Standing,
     /// The types that it subscribes to.
@@ -86,14 +86,21 @@ struct Page {
     consent: Option<Consent>,
     /// What lets it in, in words, and whether they are a warning.
     credentials: Vec<(String, bool)>,
-    resend_spans: [(&'static str, u32); 4],
-    resend_states: Vec<&'static str>,
+    /// What is resent of what it has missed.
+    missed: resend::Form,
     preview: Option<Preview>,
     new_secret: Option<String>,
     overlaps: [(&'static str, u64); 4],
     notice: String,
     /// Types of which the catalogue has an example to send.
     examples: Vec<String>,
+}
+
+/// What is wrong with limits stands beside those; this is of what it has missed.
+impl typed::Again for Page {
+    fn say(&mut self, problem: String) {
+        self.missed.problem = Some(problem);
+    }
 }
 
 /// An attempt in a list.
@@ -177,6 +184,8 @@ pub(super) struct Beside {
     pub(super) preview: Option<Preview>,
     /// Limits that were typed and not taken, and why.
     pub(super) refused: Option<(LimitSettings, String)>,
+    /// What was typed of what it has missed.
+    pub(super) missed: resend::Form,
     pub(super) new_secret: Option<String>,
     pub(super) notice: String,
 }
@@ -187,6 +196,7 @@ impl Default for Beside {
             over: Over::of(""),
             preview: None,
             refused: None,
+            missed: resend::Form::default(),
             new_secret: None,
             notice: String::new(),
         }
@@ -246,6 +256,16 @@ pub(super) async fn page(
     id: DestinationId,
     beside: Beside,
 ) -> Result<Html<String>, Refused> {
+    rendered(&filled(pages, visitor, id, beside).await?)
+}
+
+/// The same, of which more can be said.
+pub(super) async fn filled(
+    pages: &Pages,
+    visitor: &Visitor,
+    id: DestinationId,
+    beside: Beside,
+) -> Result<Page, Refused> {
     let tenant = visitor.tenant();
     let destination = pages.0.catalog.destination(tenant, id).await?;
     let window = Window::of(&destination.effective);
@@ -261,7 +281,7 @@ pub(super) async fn page(
     let shown = previewed.or(as_typed).unwrap_or(destination.limits);
     let one = standing(pages, destination.clone()).await?;
     let frame = Frame::of(pages, visitor, (&one.name, "/dashboard")).await?;
-    rendered(&Page {
+    Ok(Page {
         takes: destination.event_types.join(", "),
         filter: destination.filter.clone(),
         is_active: destination.state == DestinationState::Active,
@@ -292,8 +312,7 @@ pub(super) async fn page(
         is_lowered_by_less: service.is_lowered_by_less(&destination),
         history: history.iter().rev().map(entry).collect(),
         attempts: attempts.into_iter().map(Line::from).collect(),
-        resend_spans: resend::SPANS,
-        resend_states: resend::ends(),
+        missed: beside.missed,
         secrets: secrets::lines(&service, id).await?,
         consent: handshake::consent(&service, id).await?,
         credentials: credentials(described),

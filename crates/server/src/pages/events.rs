@@ -16,7 +16,7 @@ use super::names::Names;
 use super::refused::Refused;
 use super::visitor::Visitor;
 use super::words::{self, NONE};
-use super::{Asked, Pages, resend, searched};
+use super::{Asked, Pages, resend, searched, typed};
 use crate::service::{Service, ServiceError};
 
 pub(super) const PART: &str = "/dashboard/events";
@@ -134,7 +134,7 @@ impl Found {
 
 #[derive(askama::Template)]
 #[template(path = "events.html")]
-struct Page {
+pub(super) struct Page {
     frame: Frame,
     wanted: Wanted,
     states: Vec<&'static str>,
@@ -147,8 +147,15 @@ struct Page {
     /// The form that resends is for the tenant whose pages the session shows, and says no
     /// other: whoever looks at another one's events has it there.
     may_resend: bool,
-    resend_spans: [(&'static str, u32); 4],
-    resend_states: Vec<&'static str>,
+    /// What is resent of what was missed.
+    missed: resend::Form,
+}
+
+/// What is wrong with a search stands beside that; this is of what was missed.
+impl typed::Again for Page {
+    fn say(&mut self, problem: String) {
+        self.missed.problem = Some(problem);
+    }
 }
 
 pub(super) async fn list(
@@ -171,16 +178,41 @@ pub(super) async fn list(
     {
         return to(id);
     }
-    let next = found.next.map(|next| wanted.query(next));
-    let of = found.events.iter().filter_map(|event| event.destination);
-    let names = Names::of(&pages, of).await?;
     let status = match problem {
         Some(_) => StatusCode::UNPROCESSABLE_ENTITY,
         None => StatusCode::OK,
     };
+    let page = page(&pages, &visitor, wanted, (found, problem)).await?;
+    Ok((status, rendered(&page)?).into_response())
+}
+
+/// The newest events, and what somebody has typed of those that were missed.
+pub(super) async fn with_missed(
+    pages: &Pages,
+    visitor: &Visitor,
+    missed: resend::Form,
+) -> Result<Page, Refused> {
+    let wanted = Wanted::default();
+    let found = found(pages, visitor, &wanted).await?;
+    Ok(Page {
+        missed,
+        ..page(pages, visitor, wanted, (found, None)).await?
+    })
+}
+
+/// What was found, or what is wrong with what was sought.
+async fn page(
+    pages: &Pages,
+    visitor: &Visitor,
+    wanted: Wanted,
+    (found, problem): (EventPage, Option<String>),
+) -> Result<Page, Refused> {
+    let next = found.next.map(|next| wanted.query(next));
+    let of = found.events.iter().filter_map(|event| event.destination);
+    let names = Names::of(pages, of).await?;
     let state = wanted.state.parse().ok();
-    let page = Page {
-        frame: Frame::of(&pages, &visitor, ("Events", PART)).await?,
+    Ok(Page {
+        frame: Frame::of(pages, visitor, ("Events", PART)).await?,
         wanted,
         states: AttemptState::ALL.map(AttemptState::as_str).to_vec(),
         stand: match state {
@@ -193,10 +225,8 @@ pub(super) async fn list(
         problem,
         next,
         may_resend: visitor.may(Scope::Manage) && visitor.tenant() == visitor.home(),
-        resend_spans: resend::SPANS,
-        resend_states: resend::ends(),
-    };
-    Ok((status, rendered(&page)?).into_response())
+        missed: resend::Form::default(),
+    })
 }
 
 /// The first page that has some, of a few.

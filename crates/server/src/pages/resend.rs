@@ -11,19 +11,18 @@ use domain::ids::EventId;
 use domain::replay::DEFAULT_SHARE;
 use engine::ports::{Destination, ResentEvents};
 
-use super::destination::parsed;
-use super::events::PART as EVENTS;
+use super::destination::{self, Beside, parsed};
+use super::events::{self, PART as EVENTS};
 use super::frame::Frame;
 use super::refused::Refused;
 use super::sure::{self, Question};
-use super::visitor::{Fields, Posted};
+use super::visitor::{Fields, Posted, Visitor};
 use super::{Asked, Pages, begun, replay_preview, searched, typed, words};
 use crate::service::{OfAll, ReplayPreview};
 
 /// How far back `what it has missed` goes, where no time is typed: what that is called, and
 /// in hours.
-pub(super) const SPANS: [(&str, u32); 4] =
-    [("hour", 1), ("six hours", 6), ("day", 24), ("week", 168)];
+const SPANS: [(&str, u32); 4] = [("hour", 1), ("six hours", 6), ("day", 24), ("week", 168)];
 
 /// Sends an event again to where it has been before.
 pub(super) async fn event(
@@ -75,10 +74,67 @@ fn resending(id: EventId, to: Option<&Destination>) -> Question {
 }
 
 /// How an attempt may have ended, to choose from.
-pub(super) fn ends() -> Vec<&'static str> {
+fn ends() -> Vec<&'static str> {
     let all = AttemptState::ALL.into_iter();
     let over = all.filter(|state| state.is_final() && *state != AttemptState::Succeeded);
     over.map(AttemptState::as_str).collect()
+}
+
+/// The form of what was missed, as it is typed.
+pub(super) struct Form {
+    /// Each with whether it is chosen.
+    pub(super) spans: [(&'static str, u32, bool); 4],
+    pub(super) states: Vec<&'static str>,
+    pub(super) since: String,
+    pub(super) until: String,
+    pub(super) event_type: String,
+    pub(super) status: String,
+    pub(super) state: String,
+    pub(super) text: String,
+    pub(super) share: String,
+    /// With what was delivered.
+    pub(super) delivered: bool,
+    pub(super) problem: Option<String>,
+}
+
+impl Form {
+    fn of(fields: &Fields) -> Self {
+        let text = |name| fields.text(name).to_owned();
+        let hours = fields.text("hours");
+        Self {
+            spans: SPANS.map(|(words, of)| (words, of, of.to_string() == hours)),
+            states: ends(),
+            since: text("since"),
+            until: text("until"),
+            event_type: text("type"),
+            status: text("status"),
+            state: text("state"),
+            text: text("text"),
+            share: text("share"),
+            delivered: fields.get("delivered").is_some(),
+            problem: None,
+        }
+    }
+
+    /// Whether it says more than a span.
+    pub(super) fn says_more(&self) -> bool {
+        let typed = [
+            &self.since,
+            &self.until,
+            &self.event_type,
+            &self.status,
+            &self.state,
+            &self.text,
+            &self.share,
+        ];
+        self.delivered || typed.iter().any(|text| !text.is_empty())
+    }
+}
+
+impl Default for Form {
+    fn default() -> Self {
+        Self::of(&Fields::default())
+    }
 }
 
 const EVERYWHERE: &str = "/dashboard/events/resend";
@@ -182,6 +238,22 @@ impl Missed {
     }
 }
 
+/// What the form says, if something can be found by it.
+async fn checked(pages: &Pages, visitor: &Visitor, fields: &Fields) -> Result<Missed, Refused> {
+    let missed = Missed::of(pages, fields).await?;
+    let service = pages.service(visitor.tenant());
+    service.check_resend(&missed.which, missed.share).await?;
+    Ok(missed)
+}
+
+/// Who is sure changes something; anybody else reads.
+async fn asking(pages: &Pages, visitor: Visitor, fields: &Fields) -> Result<Visitor, Refused> {
+    match sure::is_sure(fields) {
+        true => Ok(visitor),
+        false => visitor.reading(pages).await,
+    }
+}
+
 /// Sends to a destination what it has missed.
 pub(super) async fn missed(
     State(pages): Asked,
@@ -192,11 +264,21 @@ pub(super) async fn missed(
 ) -> Result<Response, Refused> {
     visitor.needs(Scope::Manage)?;
     let id = parsed(&id)?;
-    let missed = Missed::of(&pages, &fields).await?;
+    let visitor = asking(&pages, visitor, &fields).await?;
+    let missed = match checked(&pages, &visitor, &fields).await {
+        Ok(missed) => missed,
+        Err(refused) => {
+            let beside = Beside {
+                missed: Form::of(&fields),
+                ..Beside::default()
+            };
+            // Boxed: the page asks for much, and all others would carry room for it.
+            let again = Box::pin(destination::filled(&pages, &visitor, id, beside));
+            return typed::or_again(Err(refused), again).await;
+        }
+    };
     let service = pages.service(visitor.tenant());
     if !sure::is_sure(&fields) {
-        let visitor = visitor.reading(&pages).await?;
-        service.check_resend(&missed.which).await?;
         let destination = service.destination(id).await?.destination;
         let preview = service.resend_preview(Some(id), &missed.which, missed.share);
         let question = resending_missed(&destination, &missed, &preview.await?);
@@ -216,7 +298,14 @@ pub(super) async fn everywhere(
     }: Posted,
 ) -> Result<Response, Refused> {
     visitor.needs(Scope::Manage)?;
-    let missed = Missed::of(&pages, &fields).await?;
+    let visitor = asking(&pages, visitor, &fields).await?;
+    let missed = match checked(&pages, &visitor, &fields).await {
+        Ok(missed) => missed,
+        Err(refused) => {
+            let again = events::with_missed(&pages, &visitor, Form::of(&fields));
+            return typed::or_again(Err(refused), again).await;
+        }
+    };
     if sure::is_sure(&fields) {
         let form = begun::Form {
             action: EVERYWHERE,
@@ -228,8 +317,6 @@ pub(super) async fn everywhere(
         return begun::begin(&pages, (&visitor, &fields), of, form).await;
     }
     let service = pages.service(visitor.tenant());
-    let visitor = visitor.reading(&pages).await?;
-    service.check_resend(&missed.which).await?;
     let preview = service.resend_preview(None, &missed.which, missed.share);
     let preview = preview.await?;
     let mut does = missed.does("a destination");

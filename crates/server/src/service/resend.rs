@@ -170,7 +170,12 @@ impl Service {
 
     /// Refuses what finds nothing or makes no sense, before anybody is asked whether he is
     /// sure.
-    pub async fn check_resend(&self, which: &ResentEvents) -> Result<(), ServiceError> {
+    pub async fn check_resend(
+        &self,
+        which: &ResentEvents,
+        share: Option<f64>,
+    ) -> Result<(), ServiceError> {
+        checked_share(share)?;
         check(which)?;
         let Some(text) = which.text.as_deref() else {
             return Ok(());

@@ -223,6 +223,15 @@ fn a_request_is_for_a_destination_or_for_a_number_of_them() {
     assert_eq!(batches, [60, 500_000], "{larger}");
     let listed = json(&site, &["limit-request", "list", "--limit", "1"]);
     assert_eq!(listed["limit_requests"].as_array().unwrap().len(), 1);
+    assert!(listed["next"].is_string(), "{listed}");
+    let listed = json(&site, &["limit-request", "list"]);
+    assert!(listed["next"].is_null(), "{listed}");
+    let more = |arguments: &[&str]| {
+        let list = [&["limit-request", "list"][..], arguments].concat();
+        let said = String::from_utf8(paceline(&site, KEY, &list).stderr).unwrap();
+        said.contains("there may be more: see --limit")
+    };
+    assert!(more(&["--limit", "1"]) && !more(&[]));
     let listed = paceline(&site, KEY, &["limit-request", "list"]);
     let listed = String::from_utf8(listed.stdout).unwrap();
     for said in ["20000 destinations", "60 events, 500000 bytes"] {

@@ -14,6 +14,7 @@ on_both! {
     what_is_not_changed_stays_byte_for_byte
     what_is_hidden_stays_so
     the_largest_type_fits_a_form
+    what_browsers_let_be_typed_comes_again
 }
 
 async fn described(world: &World, name: &str) -> Value {
@@ -225,4 +226,22 @@ async fn the_largest_type_fits_a_form(world: &World) {
             .len(),
         32_766
     );
+}
+
+/// Browsers count other units than bytes: of some letters three times as many fit.
+async fn what_browsers_let_be_typed_comes_again(world: &World) {
+    let operator = world.sign_in(ADMIN).await;
+    for (name, units) in [
+        ("description", 2_000),
+        ("example", 32_768),
+        ("schema", 65_536),
+    ] {
+        let long = "\u{4e00}".repeat(units);
+        let fields = [("name", "a.b"), (name, &*long)];
+        let again = world.post(&operator, TYPES, &fields).await;
+        assert_eq!(again.status, 422, "{name}");
+        let problem = format!("id=\"problem\">{name}: ");
+        assert!(again.text.contains(&problem), "{name}");
+        assert!(again.text.contains(&long), "{name}");
+    }
 }

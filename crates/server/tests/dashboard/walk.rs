@@ -49,6 +49,7 @@ on_both! {
     what_was_missed_is_sent_again
     what_each_has_missed_is_counted_and_sent_again
     what_is_resent_is_of_a_time_and_at_a_share
+    a_wrong_resend_comes_again_as_it_was_typed
     a_page_sends_to_all_in_parts
     a_page_replays_at_all_in_parts
     an_operator_resends_to_all_on_the_tenants_own_pages
@@ -400,6 +401,48 @@ async fn what_each_has_missed_is_counted_and_sent_again(world: &World) {
     let one = json!(1);
     let wanted: Vec<_> = missed.iter().map(|id| (id.as_str(), &one)).collect();
     assert_eq!(begun, wanted);
+}
+
+/// With what is wrong beside the form, whichever page it is on; and so it does from whoever
+/// is sure.
+async fn a_wrong_resend_comes_again_as_it_was_typed(world: &World) {
+    let (_, key, id) = world.tenant("ours", &["manage", "read"]).await;
+    let visitor = world.sign_in(&key).await;
+    let of_one = format!("/dashboard/destinations/{id}/resend");
+    let typed = [
+        ("hours", "24"),
+        ("type", "a.b"),
+        ("state", "failed"),
+        ("delivered", "yes"),
+    ];
+    for (name, value, problem) in [
+        ("since", "noon", "since: must be a time"),
+        ("until", "noon", "until: must be a time"),
+        ("status", "6x", "status: "),
+        ("text", "order-4711", "text: "),
+        ("share", "much", "share: must be a number"),
+        ("share", "5", "share: must be above 0"),
+    ] {
+        let wrong = [&typed[..], &[(name, value)]].concat();
+        let sure = [&wrong[..], &[("sure", "yes")]].concat();
+        for (path, form) in [(&*of_one, &wrong), (RESEND, &wrong), (RESEND, &sure)] {
+            let again = world.post(&visitor, path, form).await;
+            assert_eq!(again.status, 422, "{path}: {}", again.text);
+            for shown in [
+                &*format!("id=\"problem\">{problem}"),
+                &*format!("name=\"{name}\" value=\"{value}\""),
+                "<option value=\"24\" selected>",
+                "<details id=\"only-some\" open>",
+                "name=\"type\" value=\"a.b\"",
+                "<option selected>failed</option>",
+                "name=\"delivered\" value=\"yes\" checked",
+            ] {
+                assert!(again.text.contains(shown), "{shown}: {}", again.text);
+            }
+        }
+    }
+    let replays = world.api(&key, Method::GET, "/v1/replays", json!({}));
+    assert_eq!(replays.await["replays"], json!([]));
 }
 
 /// As API and command line do: of a time with both ends, with what was delivered, and at
@@ -1095,6 +1138,14 @@ async fn requests_go_on_to_the_next_page(world: &World) {
         let decided = world.stored.decide_limit_request(id, declined, "").await;
         decided.unwrap();
     }
+    let list = "/v1/limit-requests";
+    let listed = world.api(&key, Method::GET, list, json!({})).await;
+    let count = listed["limit_requests"].as_array().map(Vec::len);
+    assert_eq!(
+        (count, &listed["next"]),
+        (Some(101), &Value::Null),
+        "in one part"
+    );
     let visitor = world.sign_in(&key).await;
     let first = world.get(&visitor, "/dashboard/requests").await.text;
     let has = |page: &str, number: u32| page.contains(&format!(">note {number}.<"));
@@ -1207,7 +1258,24 @@ async fn wrong_forms_come_again(world: &World, guest: &Visitor) {
         }
         assert!(!page.text.contains("hush"), "{}", page.text);
     }
+    too_many_ticks_come_again(world, guest).await;
     what_is_far_too_much_does_not_come_again(world, guest).await;
+}
+
+/// As many as a catalogue offers, of which a destination takes a hundred.
+async fn too_many_ticks_come_again(world: &World, guest: &Visitor) {
+    let ticks: Vec<String> = (0..1_000).map(|one| format!("takes a.b{one}")).collect();
+    let mut many = ENDPOINT.to_vec();
+    many.extend(ticks.iter().map(|tick| (tick.as_str(), "yes")));
+    let page = world.post(guest, "/dashboard/destinations", &many).await;
+    assert_eq!(page.status, 422, "{}", page.text);
+    for shown in [
+        "id=\"problem\">event_types: must be at most 100",
+        "shop &#34;a",
+        "a.b999",
+    ] {
+        assert!(page.text.contains(shown), "{shown}: {}", page.text);
+    }
 }
 
 /// One byte of it would be five on the page.
@@ -1219,8 +1287,8 @@ async fn what_is_far_too_much_does_not_come_again(world: &World, guest: &Visitor
     let mut of_one = ENDPOINT.to_vec();
     of_one.push(("name", long.as_str()));
     for (form, says) in [
-        (many, "A form has at most 256 fields"),
-        (of_one, "name: must be at most 4096 bytes"),
+        (many, "A form has at most 1256 fields"),
+        (of_one, "name: must be at most 6144 bytes"),
     ] {
         let page = world.post(guest, "/dashboard/destinations", &form).await;
         assert_eq!(page.status, 422, "{}", page.text);

@@ -6,11 +6,14 @@ use std::time::Duration;
 use domain::admission::Look;
 use domain::attempt::{AttemptState, OutcomeKind};
 use domain::batch::BatchSettings;
+use domain::event::NewEvent;
 use domain::ids::{DestinationId, EventId, TenantId, WorkerId};
 use domain::permit::Permit;
 use domain::retry::RetrySettings;
 
 use super::BacklogWorld;
+use super::expire::tier_says;
+use crate::store::tenants::new_tenant;
 use engine::ports::{
     CatalogError, ClaimAnswer, DEFAULT_TENANT, DestinationChange, NextTry, Outcome, ReapRules,
     Speaks, Start,
@@ -198,6 +201,28 @@ pub async fn a_member_is_its_event(world: &BacklogWorld) {
     assert_eq!(start.event, event.id);
 }
 
+/// Whichever of them leads: what waits is carried, whatever day its event is of.
+pub async fn events_of_any_day_are_one_batch(world: &BacklogWorld) {
+    let worker = world.worker().await;
+    for first in 0..3 {
+        let of = batching(world, 3, LONG_MS).await;
+        let mut ids = world.ids_of_three_days().await;
+        ids.rotate_left(first);
+        let event = |id| NewEvent {
+            id,
+            ..world.event(of)
+        };
+        let accepted = world.store.accept_events(&ids.map(event)).await;
+        assert_eq!(accepted.unwrap().len(), 3);
+        let starts = start(world, worker, of).await;
+        let [(_, start)] = &starts[..] else {
+            panic!("one batch: {starts:?}");
+        };
+        assert_eq!(events(start), ids);
+        assert_eq!(start.event, ids[0]);
+    }
+}
+
 /// B of them, of their payloads; one that is larger goes alone.
 pub async fn a_batch_is_full_by_its_bytes(world: &BacklogWorld) {
     let of = world.destination().unlimited().create().await;
@@ -239,6 +264,47 @@ pub async fn nobody_waits_for_longer_than_the_wait(world: &BacklogWorld) {
     let started = start(world, worker, of).await;
     assert_eq!(started.len(), 1);
     assert_eq!(events(&started[0].1), ids);
+}
+
+/// Where its tier comes to say less than the wait: by another age of the tier, by another tier
+/// and by another tenant.
+pub async fn nobody_waits_for_longer_than_half_of_an_age(world: &BacklogWorld) {
+    world.sql(&tier_says("standard", "60")).await;
+    let to_standard =
+        |tenant: TenantId| format!("update tenants set tier = 'standard' where id = '{tenant}'");
+    let other = new_tenant(world).await;
+    world.sql(&to_standard(other)).await;
+    for way in ["tier", "tenant", "destination"] {
+        world.sql(&tier_says("free", "null")).await;
+        let tenant = new_tenant(world).await;
+        let of = world.destination().unlimited().create_for(tenant).await;
+        let settings = BatchSettings {
+            max_events: Some(100),
+            max_bytes: None,
+            max_wait_ms: Some(LONG_MS),
+        };
+        let set = (world.backlog).set_batch_settings(tenant, of, &settings);
+        set.await.unwrap();
+        let (change, owner) = match way {
+            "tier" => (tier_says("free", "60"), tenant),
+            "tenant" => (to_standard(tenant), tenant),
+            _ => (
+                format!("update destinations set tenant_id = '{other}' where id = '{of}'"),
+                other,
+            ),
+        };
+        world.sql(&change).await;
+        world.accept_for(owner, of, 2).await;
+        let (permits, look, _) = world.decide(of).await;
+        assert!(permits.is_empty(), "{way}: it is not full");
+        let attempts = world.catalog.attempts(owner, of, None, 10).await.unwrap();
+        let since = attempts.last().unwrap().created_at;
+        let due = Look::At {
+            at: since + Duration::from_secs(30),
+            floor: None,
+        };
+        assert_eq!(look, due, "{way}");
+    }
 }
 
 /// It counts a request.

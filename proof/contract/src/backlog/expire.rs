@@ -201,7 +201,7 @@ pub async fn what_is_meant_for_later_starts_then(world: &BacklogWorld) {
 }
 
 /// To say of a tier how old events may become.
-fn tier_says(tier: &str, seconds: &str) -> String {
+pub(super) fn tier_says(tier: &str, seconds: &str) -> String {
     format!("update tiers set ceiling_age_seconds = {seconds} where name = '{tier}'")
 }
 
@@ -215,7 +215,8 @@ async fn attempts_of(
     attempts.unwrap()
 }
 
-/// Although it is paused, so that nothing of it is tried; the default tenant has no ceiling.
+/// By whichever audience, and although it is paused, so that nothing of it is tried; the
+/// default tenant has no ceiling.
 pub async fn an_event_is_as_old_as_the_tier_says_where_its_destination_says_nothing(
     world: &BacklogWorld,
 ) {
@@ -223,15 +224,22 @@ pub async fn an_event_is_as_old_as_the_tier_says_where_its_destination_says_noth
         world.sql(&tier_says(tier, "1")).await;
     }
     let tenant = new_tenant(world).await;
-    let of = world.destination().unlimited().create_for(tenant).await;
+    let all = world.destination().unlimited().event_types(&["*"]);
+    let of = all.create_for(tenant).await;
     let ours = world.destination().unlimited().create().await;
     for id in [of, ours] {
         let pause = format!("update destinations set state = 'paused' where id = '{id}'");
         world.sql(&pause).await;
     }
-    world.accept_for(tenant, of, 2).await;
+    world.accept_for(tenant, of, 1).await;
+    let subscribed = NewEvent {
+        tenant,
+        ..world.typed("paid", None).await
+    };
+    world.accept_one(&subscribed).await;
     world.accept(ours, 1).await;
     let waiting = attempts_of(world, tenant, of).await;
+    assert_eq!(waiting.len(), 2);
     for one in &waiting {
         assert_eq!(one.expires_at, Some(one.created_at + AGE));
     }
@@ -245,12 +253,14 @@ pub async fn an_event_is_as_old_as_the_tier_says_where_its_destination_says_noth
     assert_eq!(world.states(ours).await, [AttemptState::Waiting]);
 }
 
-/// By whichever row: the tier's, the tenant's or the destination's.
+/// By whichever row: the tier's, the tenant's or the destination's, where nobody sets what is
+/// noted of the tier.
 pub async fn another_age_of_the_tier_holds_for_events_accepted_after_it(world: &BacklogWorld) {
     let tenant = new_tenant(world).await;
     let of = world.destination().unlimited().create_for(tenant).await;
     let moved = world.destination().unlimited().create().await;
     let has = |seconds| format!("update destinations set max_age_ms = {seconds} where id = '{of}'");
+    let noted = |ms| format!("update destinations set tier_age_ms = {ms} where id = '{of}'");
     let to_enterprise = format!("update tenants set tier = 'enterprise' where id = '{tenant}'");
     for (sql, seconds) in [
         (tier_says("free", "3600"), Some(3_600)),
@@ -261,6 +271,8 @@ pub async fn another_age_of_the_tier_holds_for_events_accepted_after_it(world: &
         (tier_says("standard", "7"), Some(30)),
         (to_enterprise, None),
         (tier_says("enterprise", "20"), Some(20)),
+        (noted("null"), Some(20)),
+        (noted("1"), Some(20)),
         (tier_says("enterprise", "null"), None),
     ] {
         world.sql(&sql).await;

@@ -4,9 +4,11 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use domain::admission::latest_start;
 use domain::attempt::AttemptState;
-use domain::ids::{DestinationId, PermitNumber, WorkerId};
+use domain::event::NewEvent;
+use domain::ids::{DestinationId, EventId, PermitNumber, WorkerId};
 use domain::limit::Shape;
 use domain::permit::Permit;
 use domain::time::Timestamp;
@@ -369,6 +371,30 @@ pub async fn answers_are_in_the_order_of_the_permits(world: &World) {
         "got {answers:?}"
     );
     assert_eq!(world.claim(worker, &[]).await.answers, []);
+}
+
+/// A retry and a replay are of an event that may be old, and are claimed beside others.
+pub async fn events_of_any_day_start_together(world: &World) {
+    let destination = world.destination().create().await;
+    let worker = world.worker().await;
+    let ids = world.ids_of_three_days().await;
+    let payload = |id: EventId| Bytes::from(format!("of {id}"));
+    let event = |id| NewEvent {
+        id,
+        payload: payload(id),
+        ..world.event(destination)
+    };
+    let accepted = world.store.accept_events(&ids.map(event)).await;
+    assert_eq!(accepted.unwrap().len(), 3);
+    let permits = world.admit(destination).await;
+    world.pass_until(permits[2].not_before).await;
+    let answers = world.claim(worker, &permits).await.answers;
+    let started = answers.iter().map(|answer| match answer {
+        ClaimAnswer::Started(start) => (start.event, start.payload.clone()),
+        other => panic!("expected a start, got {other:?}"),
+    });
+    let started: Vec<_> = started.collect();
+    assert_eq!(started, ids.map(|id| (id, payload(id))));
 }
 
 /// Handed back unused: it waits, its place is free, and the next turn is its.

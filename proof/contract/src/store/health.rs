@@ -273,6 +273,54 @@ pub async fn failures_in_a_row_open_the_breaker(world: &World) {
     assert_eq!(later.unwrap(), []);
 }
 
+/// Answers of one destination are judged in the order of their ends, whether they are told
+/// of at once or one by one: a success that is recorded by itself, before the failure that
+/// it followed, would leave that failure standing.
+pub async fn a_success_and_a_failure_count_the_same_together_or_apart(world: &World) {
+    for (kinds, failures) in [
+        ([OutcomeKind::Failed, OutcomeKind::Succeeded], 0),
+        ([OutcomeKind::Succeeded, OutcomeKind::Failed], 1),
+    ] {
+        for at_once in [2, 1] {
+            let destination = world.destination().unlimited().create().await;
+            let (worker, permits) = started(world, destination, 2).await;
+            let answered = permits.iter().zip(kinds).zip(1..);
+            let outcomes = answered.map(|((permit, kind), seconds)| Outcome {
+                elapsed: Duration::from_secs(seconds),
+                ..world.outcome(permit, kind, next(kind))
+            });
+            for told in outcomes.collect::<Vec<_>>().chunks(at_once) {
+                let recorded = world.store.record_outcomes(worker, told).await;
+                assert_eq!(recorded.unwrap().skipped, []);
+            }
+            let health = remembered(world, destination).await;
+            let times = [health.failing_since, health.last_failed_at];
+            assert_eq!(
+                times.map(|at| at.is_some()),
+                [failures > 0; 2],
+                "{kinds:?}, {at_once} at once"
+            );
+            let without_times = Health {
+                failing_since: None,
+                last_failed_at: None,
+                ..health
+            };
+            let expected = Health {
+                failures,
+                ..Health::default()
+            };
+            assert_eq!(without_times, expected, "{kinds:?}, {at_once} at once");
+        }
+    }
+}
+
+fn next(kind: OutcomeKind) -> NextTry {
+    match kind {
+        OutcomeKind::Succeeded => NextTry::None,
+        _ => RETRY,
+    }
+}
+
 /// Requests that were under way together and fail together are one accident, to
 /// admission too; in however many batches they are told of.
 pub async fn a_crowd_that_fails_together_is_one_failure(world: &World) {

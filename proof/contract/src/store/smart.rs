@@ -217,6 +217,30 @@ pub async fn a_503_alone_is_noise(world: &World) {
     assert_eq!(view(world, destination).await.reason, Reason::Refused);
 }
 
+/// No request fails, and their answers take ever longer: they queue at the receiver.
+pub async fn successes_that_become_slow_cut(world: &World) {
+    let destination = smart(world).await;
+    for (millis, reason) in [(20, Reason::Configured), (400, Reason::Slow)] {
+        let (worker, permits) = started(world, destination).await;
+        assert_eq!(permits.len(), 10);
+        // Longer than it watches, and than its window.
+        world.pass(Duration::from_millis(1_100)).await;
+        let succeeded = |permit: &Permit| Outcome {
+            elapsed: Duration::from_millis(millis),
+            ..world.outcome(permit, OutcomeKind::Succeeded, NextTry::None)
+        };
+        let outcomes: Vec<_> = permits.iter().map(succeeded).collect();
+        let recorded = world.store.record_outcomes(worker, &outcomes).await;
+        assert_eq!(recorded.unwrap().skipped, []);
+        assert_eq!(view(world, destination).await.reason, reason);
+    }
+    let cut = view(world, destination).await.effective;
+    assert!(
+        cut.per_second.is_some() && cut.max_in_flight.is_some(),
+        "{cut:?}"
+    );
+}
+
 /// What nothing has lowered is as configured, whatever that is now.
 pub async fn a_higher_configured_limit_is_followed(world: &World) {
     let destination = smart(world).await;

@@ -120,6 +120,27 @@ impl World {
         Uuid::from_u128((0x01f0_0000_0000_7000_8000 << 48) | u128::from(number))
     }
 
+    /// An id of an event that is given now: unlike [`World::id`] it says so.
+    pub async fn dated_id(&self) -> EventId {
+        self.id_of(self.now().await)
+    }
+
+    /// An id of an event that was given then.
+    pub fn id_of(&self, at: Timestamp) -> EventId {
+        let millis = at.as_micros().unsigned_abs() / 1_000;
+        let number = self.id().as_u128() & u128::from(u64::MAX >> 2);
+        let id = (u128::from(millis) << 80) | (0x7000_8000 << 48) | number;
+        EventId(Uuid::from_u128(id))
+    }
+
+    /// Ids of events of three days: of today, of one that is long over, and of the day that
+    /// [`World::id`] says.
+    pub async fn ids_of_three_days(&self) -> [EventId; 3] {
+        let now = self.now().await;
+        let ago = now - Duration::from_secs(10 * 86_400);
+        [self.id_of(now), self.id_of(ago), EventId(self.id())]
+    }
+
     /// A destination in the making: unless told otherwise unlimited.
     pub fn destination(&self) -> DestinationBuilder<'_> {
         let new = NewDestination {

@@ -99,6 +99,7 @@ pub async fn an_age_is_held_to_the_ceiling_by_whatever_way_it_is_set(world: &Ten
     set(world, (DEFAULT_TENANT, ours), longer).await.unwrap();
     for sql in [
         format!("update destinations set max_age_ms = 60001 where id = '{id}'"),
+        format!("update destinations set max_age_ms = 60001, tier_age_ms = null where id = '{id}'"),
         format!("update destinations set tenant_id = '{tenant}' where id = '{ours}'"),
         format!(
             "insert into destinations (id, tenant_id, url, max_age_ms) \
@@ -133,5 +134,8 @@ pub async fn a_batch_waits_less_than_the_age_of_the_tier(world: &TenantWorld) {
     waits(29_999).await.unwrap();
     let half = Some(Duration::from_secs(15));
     refuses(set(world, (tenant, id), half).await, "max_age_ms");
+    // Nor is a wait of before in the way of other rules: it is shorter then than it says.
+    bounded(world, of_age(Some(20))).await;
     set(world, (tenant, id), None).await.unwrap();
+    refuses(waits(20_000).await, "max_wait_ms");
 }

@@ -25,6 +25,7 @@ const LIMITS: PoolLimits = PoolLimits {
     total: 1,
     idle_age: Duration::from_secs(30),
     age: Duration::from_secs(300),
+    http2: false,
 };
 
 /// What the wire holds between the two sides: more than any answer, so that all

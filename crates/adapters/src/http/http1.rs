@@ -1,0 +1,147 @@
+//! One connection of HTTP/1.1 and what drives it.
+//!
+//! hyper splits a connection into a handle for requests and a future that does
+//! the reading and writing, usually spawned. Here both stay together and the
+//! future is polled by whoever waits for the connection. So there is no task
+//! to leak, dropping the connection closes the socket there and then, a
+//! request is on the wire without a hop to another thread, and an idle
+//! connection costs its memory and nothing else. What a receiver sends to an
+//! idle connection stays in the kernel, unread.
+
+use std::error::Error;
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+use engine::ports::{FirstByte, SendError};
+use http::{Request, Response};
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Frame, Incoming};
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use tokio::task::coop::unconstrained;
+use tokio::time::Instant;
+
+use super::metered::{Meter, Metered};
+use super::stream::Stream;
+
+/// The largest response head. It is also the most that is read ahead of a body.
+pub(super) const MAX_HEAD_BYTES: usize = 32 * 1024;
+
+/// The most headers of a response.
+pub(super) const MAX_HEADERS: usize = 100;
+
+type Driver = http1::Connection<TokioIo<Metered>, Full<Bytes>>;
+
+pub(super) struct Http1 {
+    meter: Meter,
+    requests: http1::SendRequest<Full<Bytes>>,
+    /// `None` once it has ended: a future must not be polled after that.
+    driver: Option<Pin<Box<Driver>>>,
+    pub(super) opened_at: Instant,
+}
+
+impl Http1 {
+    /// A connection that is ready for its first request.
+    pub(super) async fn open(stream: Stream) -> Result<Self, hyper::Error> {
+        let (stream, meter) = Metered::new(stream);
+        let (requests, driver) = http1::Builder::new()
+            .max_headers(MAX_HEADERS)
+            .max_header_size(MAX_HEAD_BYTES)
+            .max_buf_size(MAX_HEAD_BYTES)
+            .handshake(TokioIo::new(stream))
+            .await?;
+        let mut connection = Self {
+            meter,
+            requests,
+            driver: Some(Box::pin(driver)),
+            opened_at: Instant::now(),
+        };
+        let Self {
+            requests, driver, ..
+        } = &mut connection;
+        drive(driver, requests.ready()).await?;
+        Ok(connection)
+    }
+
+    /// Sends the request, telling when it left, and waits for the response's head.
+    pub(super) async fn send(
+        &mut self,
+        request: Request<Bytes>,
+        first_byte: FirstByte,
+    ) -> Result<Response<Incoming>, SendError> {
+        self.meter.reset(first_byte);
+        let response = self.requests.send_request(request.map(Full::new));
+        drive(&mut self.driver, response).await.map_err(broken)
+    }
+
+    /// The next piece of the response's body, or `None` at its end.
+    pub(super) async fn next_data(
+        &mut self,
+        body: &mut Incoming,
+    ) -> Option<Result<Bytes, SendError>> {
+        loop {
+            let frame = drive(&mut self.driver, body.frame()).await?;
+            match frame.map(Frame::into_data) {
+                Ok(Ok(data)) => return Some(Ok(data)),
+                // Trailers are not data and not wanted.
+                Ok(Err(_trailers)) => {}
+                Err(error) => return Some(Err(broken(error))),
+            }
+        }
+    }
+
+    /// Counts what is read for the response under way.
+    pub(super) fn meter(&self) -> Meter {
+        self.meter.clone()
+    }
+
+    /// Whether it may carry another request, as far as this process knows:
+    /// the last exchange is over on both sides, the receiver keeps the
+    /// connection open, and has not closed it or sent anything since.
+    pub(super) async fn is_ready(&mut self) -> bool {
+        // With a waker that does nothing: nobody waits for an idle connection,
+        // and a real one would keep the memory of its finished task alive.
+        // Unconstrained, or an exhausted budget would look like "nothing new".
+        unconstrained(poll_fn(|_| {
+            let mut context = Context::from_waker(Waker::noop());
+            poll_driver(&mut self.driver, &mut context);
+            Poll::Ready(())
+        }))
+        .await;
+        self.driver.is_some() && self.requests.is_ready()
+    }
+}
+
+/// Waits for something that the connection brings about, driving it meanwhile.
+/// When the connection ends, hyper resolves what was waited for.
+async fn drive<F: Future>(driver: &mut Option<Pin<Box<Driver>>>, wanted: F) -> F::Output {
+    let mut wanted = pin!(wanted);
+    poll_fn(|context| {
+        poll_driver(driver, context);
+        wanted.as_mut().poll(context)
+    })
+    .await
+}
+
+/// How the connection ended is not kept: the exchange in flight is told, and
+/// an idle connection is only dropped.
+fn poll_driver(driver: &mut Option<Pin<Box<Driver>>>, context: &mut Context<'_>) {
+    if let Some(running) = driver
+        && running.as_mut().poll(context).is_ready()
+    {
+        *driver = None;
+    }
+}
+
+/// hyper's own words name the layer; the cause is in its sources.
+fn broken(error: hyper::Error) -> SendError {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    SendError::Exchange(text)
+}
