@@ -1,14 +1,17 @@
 //! What a delivery writes, as ratios that no clock enters: versions of rows, and bytes of
 //! the log.
 
+use std::time::Duration;
+
 use adapters::postgres::PostgresStore;
 use bytes::Bytes;
 use domain::event::NewEvent;
 use domain::ids::{DestinationId, WorkerId};
 use engine::ports::Store;
+use tokio::time::sleep;
 
 use crate::database::{Database, Versions, measured};
-use crate::ratios::{admit, claim, destinations};
+use crate::ratios::{admit, claim, destinations, event_of_today};
 
 /// Destinations of a batch, and deliveries to each.
 const DESTINATIONS: usize = 20;
@@ -22,15 +25,21 @@ const PAYLOAD: usize = 1_024;
 /// Batches of which the least of each step counts.
 const BATCHES: usize = 20;
 
+/// How long nobody has written where nobody does.
+const QUIET: Duration = Duration::from_millis(50);
+
 const LOG: &str = "select pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::bigint";
 
-fn events(database: &Database, to: &[DestinationId]) -> Vec<NewEvent> {
+async fn events(database: &Database, to: &[DestinationId]) -> Vec<NewEvent> {
     let payload = Bytes::from(vec![b'x'; PAYLOAD]);
-    let event = |to: &DestinationId| NewEvent {
-        payload: payload.clone(),
-        ..database.event(*to)
-    };
-    (0..TO_EACH).flat_map(|_| to.iter().map(event)).collect()
+    let mut events = Vec::new();
+    for to in to.iter().cycle().take(DELIVERIES) {
+        events.push(NewEvent {
+            payload: payload.clone(),
+            ..event_of_today(database, *to).await
+        });
+    }
+    events
 }
 
 /// The batch, from its events to its outcomes.
@@ -40,7 +49,8 @@ async fn deliver(
     worker: WorkerId,
     to: &[DestinationId],
 ) {
-    store.accept_events(&events(database, to)).await.unwrap();
+    let events = events(database, to).await;
+    store.accept_events(&events).await.unwrap();
     let permits = admit(store, to).await;
     let outcomes = claim(store, worker, &permits).await;
     let recorded = store.record_outcomes(worker, &outcomes).await.unwrap();
@@ -78,7 +88,7 @@ async fn a_delivery_has_three_versions_and_a_row_of_the_ledger() {
 async fn logged(database: &Database, worker: WorkerId, to: &[DestinationId]) -> Option<[i64; 4]> {
     let store = &database.store;
     let log = async || database.number(LOG).await;
-    let events = events(database, to);
+    let events = events(database, to).await;
     let began = log().await;
     store.accept_events(&events).await.unwrap();
     let accepted = log().await;
@@ -100,9 +110,22 @@ async fn logged(database: &Database, worker: WorkerId, to: &[DestinationId]) -> 
     ])
 }
 
-/// The log is the server's, and other tests write to it: the least of each step is of a
-/// moment in which nobody did. So it has no image of a page in it either, such as the first
-/// change after a checkpoint writes.
+/// The log is the server's, and other tests write to it: waits for a moment in which nobody
+/// does, which comes with their end at the latest.
+async fn until_nobody_writes(database: &Database) {
+    let mut before = None;
+    loop {
+        let now = database.number(LOG).await;
+        if before == Some(now) {
+            return;
+        }
+        before = Some(now);
+        sleep(QUIET).await;
+    }
+}
+
+/// The least of each step is of a batch beside which nobody wrote. So it has no image of a
+/// page in it either, such as the first change after a checkpoint writes.
 #[tokio::test]
 async fn a_delivery_is_so_many_bytes_of_the_log() {
     let database = Database::create().await;
@@ -111,6 +134,7 @@ async fn a_delivery_is_so_many_bytes_of_the_log() {
     let mut least = [i64::MAX; 4];
     let (mut batches, mut lapsed) = (0, 0);
     while batches < BATCHES {
+        until_nobody_writes(&database).await;
         let Some(steps) = logged(&database, worker, &to).await else {
             lapsed += 1;
             assert!(lapsed < BATCHES, "permits lapse again and again");
