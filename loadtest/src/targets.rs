@@ -277,12 +277,17 @@ async fn scale_out(trials: &mut Trials, args: &Args) -> anyhow::Result<Figure> {
 /// Until windows of a minute are full, and as long again by half.
 const LATENESS_SECONDS: u32 = 90;
 
+/// Of each minute: as much as one that is measured may take. By one that is set it is known
+/// when a window had room.
+const LATENESS_MARGIN: f64 = 0.01;
+
 /// As many are offered as the limits allow, so that both decide: what is due, and the
-/// windows.
+/// windows. The margin leaves 4,950/s of them; who delivers less is not late by little.
 async fn lateness(trials: &mut Trials, args: &Args, into: &mut Vec<Figure>) -> anyhow::Result<()> {
     let trial = busy("distributed", 5_000)
         .with("--destinations", 10_000)
         .with("--limit", "30/min")
+        .with("--safety-margin", LATENESS_MARGIN)
         .lasting(args.seconds.max(LATENESS_SECONDS));
     let name = "10,000 destinations at 0.5/s each";
     let report = trials.run(name, trial).await?;
@@ -292,9 +297,10 @@ async fn lateness(trials: &mut Trials, args: &Args, into: &mut Vec<Figure>) -> a
         50.0,
         "ms",
     ));
-    into.push(Figure::noted(
+    into.push(Figure::at_least(
         format!("{name}, delivered"),
         report.needed("delivered_per_second")?,
+        4_900.0,
         "deliveries/s",
     ));
     Ok(())

@@ -276,7 +276,11 @@ impl<'a> Run<'a> {
         };
         let sender = self.sender(began).await?;
         let destinations = &self.made.destinations;
-        let verdict = judging::judge(self.settings, destinations, received, sender).await?;
+        let mut verdict = judging::judge(self.settings, destinations, received, sender).await?;
+        if self.wishes.hold {
+            // What was held was due long before it was let go.
+            verdict.lates_us.clear();
+        }
         Ok((seen.arrivals, verdict))
     }
 

@@ -60,6 +60,9 @@ pub(crate) async fn make(
         if let Some(most) = settings.max_in_flight {
             body["max_in_flight"] = Value::from(most);
         }
+        if let Some(part) = settings.safety_margin {
+            body["safety_margin"] = Value::from(part);
+        }
         body["name"] = Value::from(format!("load {number}"));
         bodies.push((number, settings.tenant_of(number), body.to_string()));
     }
