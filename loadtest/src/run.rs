@@ -16,6 +16,7 @@ mod connection;
 mod database;
 mod driving;
 mod gathering;
+mod growth;
 mod histogram;
 pub(crate) mod html;
 pub(crate) mod judging;

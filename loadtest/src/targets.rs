@@ -438,14 +438,15 @@ async fn backlog(trials: &mut Trials, args: &Args, into: &mut Vec<Figure>) -> an
     Ok(())
 }
 
-/// How much more memory than in the first half of the time is none: the allocator's
+/// How much more memory than in the first tenth of the time is none: the allocator's
 /// moods.
 const FLAT: f64 = 1.1;
 
-/// What comes in comes in bulk.
+/// What comes in comes in bulk: the events of five seconds in a body.
 async fn memory(trials: &mut Trials, args: &Args, into: &mut Vec<Figure>) -> anyhow::Result<()> {
     let trial = Trial::new("distributed", args.rate)
         .with("--destinations", 200)
+        .with("--shape", "waves")
         .with("--ingest", "bulk")
         .with("--warm-up-seconds", 30)
         .with("--drain-seconds", PATIENCE_SECONDS)
@@ -461,7 +462,7 @@ async fn memory(trials: &mut Trials, args: &Args, into: &mut Vec<Figure>) -> any
             "MiB",
         ));
         into.push(Figure::at_most(
-            format!("{name}, {role}, second half"),
+            format!("{name}, {role}, last tenth"),
             report.needed(&format!("rss_growth.{role}"))?,
             FLAT,
             "× the first",

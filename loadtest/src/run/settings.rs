@@ -24,6 +24,8 @@ pub(crate) enum Shape {
     Burst,
     /// A constant rate and, at the beginning, so many events at once.
     Import,
+    /// The events of five seconds at once, every five seconds.
+    Waves,
     /// A rate that rises tenfold and falls again.
     FlashSale,
     /// One tenant that hands in nine of ten events, among quiet ones.
