@@ -306,7 +306,10 @@ impl Scene {
         let underway = attack.begin(&attacker).await?;
         sleep(BEFORE).await;
         attack.is_held(underway.held())?;
-        let noticed = self.neighbours(at_least(attack, posts)).await?;
+        let looking = self.neighbours(at_least(attack, posts));
+        let (noticed, fewest) = underway.fewest_held(looking).await;
+        let noticed = noticed?;
+        attack.is_held(fewest)?;
         let memory = memory.most();
         underway.settled().await?;
         let told @ [asked, taken, refused, failed] = underway.told();
