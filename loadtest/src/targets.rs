@@ -191,7 +191,8 @@ async fn latency(trials: &mut Trials, into: &mut Vec<Figure>) -> anyhow::Result<
 async fn one_destination(trials: &mut Trials, into: &mut Vec<Figure>) -> anyhow::Result<()> {
     let trial = busy("distributed", 5_500)
         .with("--destinations", 1)
-        .with("--limit", "5200/s");
+        .with("--limit", "5200/s")
+        .judging(&["early_starts"]);
     let report = trials.run("one destination", trial).await?;
     into.push(Figure::at_least(
         "one destination with a limit of 5,200/s",
@@ -214,7 +215,9 @@ const OVERLOADED_SECONDS: u32 = 5;
 
 async fn overload(trials: &mut Trials, into: &mut Vec<Figure>) -> anyhow::Result<()> {
     for size in ["distributed", "embedded"] {
-        let trial = crowded(size, OVERLOAD).with("--destinations", 200);
+        let trial = crowded(size, OVERLOAD)
+            .with("--destinations", 200)
+            .judging(&["stragglers_seconds", "unfounded_failures"]);
         let name = format!("{size}, overload, then none");
         let report = trials.run(&name, trial.lasting(OVERLOADED_SECONDS)).await?;
         into.push(Figure::at_most(
