@@ -12,6 +12,7 @@ use clap::ValueEnum;
 use clap::builder::PossibleValue;
 
 use crate::figures::figure::{Figure, show};
+use crate::run::report::Report;
 use trial::{Trial, Trials};
 
 /// Measures the targets of docs/performance.md.
@@ -213,6 +214,34 @@ async fn one_destination(trials: &mut Trials, into: &mut Vec<Figure>) -> anyhow:
 const OVERLOAD: u32 = 30_000;
 const OVERLOADED_SECONDS: u32 = 5;
 
+/// What waits when the load ends, at least: of fewer nothing is said.
+const OVERLOADED_BY: f64 = 10_000.0;
+
+/// Whether there was an overload, and how much later the last of what waited came than the
+/// others. Where nothing waited, nobody was late.
+fn overloaded(name: &str, report: &Report) -> anyhow::Result<[Figure; 2]> {
+    let waited = report.waited()?;
+    let nobody = (waited < 1.0).then_some((", of none", 0.0));
+    let (of_none, late) = match nobody {
+        Some(nobody) => nobody,
+        None => ("", report.needed("stragglers_seconds")?),
+    };
+    Ok([
+        Figure::at_least(
+            format!("{name}: waited when the load ended"),
+            waited,
+            OVERLOADED_BY,
+            "events",
+        ),
+        Figure::at_most(
+            format!("{name}: the last that waited{of_none}"),
+            late,
+            2.0,
+            "s behind the others",
+        ),
+    ])
+}
+
 async fn overload(trials: &mut Trials, into: &mut Vec<Figure>) -> anyhow::Result<()> {
     for size in ["distributed", "embedded"] {
         let trial = crowded(size, OVERLOAD)
@@ -220,12 +249,7 @@ async fn overload(trials: &mut Trials, into: &mut Vec<Figure>) -> anyhow::Result
             .judging(&["stragglers_seconds", "unfounded_failures"]);
         let name = format!("{size}, overload, then none");
         let report = trials.run(&name, trial.lasting(OVERLOADED_SECONDS)).await?;
-        into.push(Figure::at_most(
-            format!("{name}: the last that waited"),
-            report.needed("stragglers_seconds")?,
-            2.0,
-            "s behind the others",
-        ));
+        into.extend(overloaded(&name, &report)?);
         into.push(Figure::at_most(
             format!("{name}: failures that no receiver caused"),
             report.needed("unfounded_failures")?,
@@ -479,6 +503,7 @@ mod tests {
     use clap::Parser;
 
     use super::*;
+    use crate::run::report::Ended;
 
     #[derive(Debug, Parser)]
     struct Cli {
@@ -502,6 +527,36 @@ mod tests {
         let missed = "destinations: the run ended without a report";
         assert_eq!(rows, [("10,000 destinations", true), (missed, false)]);
         assert_eq!(and_why_no_more(Target::Idle, before(), Ok(())).len(), 1);
+    }
+
+    #[test]
+    fn an_overload_is_one_if_much_waits_and_of_nothing_nobody_is_late() {
+        let rows = |delivered_per_second, late: Option<f64>| {
+            let mut metrics = vec![
+                ("accepted", 150_000.0),
+                ("delivered_per_second", delivered_per_second),
+            ];
+            metrics.extend(late.map(|late| ("stragglers_seconds", late)));
+            let figures = overloaded("o", &trial::tests::report(Ended::Drained, &metrics));
+            figures.map(|figures| figures.map(|one| (one.name, one.measured, one.passed)))
+        };
+        let waited = || "o: waited when the load ended".to_owned();
+        let last = |of_none: &str| format!("o: the last that waited{of_none}");
+        // In two seconds.
+        let rows_of_some = rows(70_000.0, Some(31.0)).unwrap();
+        assert_eq!(
+            rows_of_some,
+            [(waited(), 10_000.0, true), (last(""), 31.0, false)]
+        );
+        let rows_of_none = rows(75_000.0, None).unwrap();
+        assert_eq!(
+            rows_of_none,
+            [(waited(), 0.0, false), (last(", of none"), 0.0, true)]
+        );
+        assert!(
+            rows(74_000.0, None).is_err(),
+            "some waited, and nobody looked"
+        );
     }
 
     #[test]

@@ -223,6 +223,12 @@ impl Report {
             .with_context(|| format!("{name} was not measured"))
     }
 
+    /// Events that had been accepted when the load ended, and had not arrived.
+    pub(super) fn waited(&self) -> anyhow::Result<f64> {
+        let in_time = self.needed("delivered_per_second")? * self.load_seconds;
+        Ok((self.needed("accepted")? - in_time.round()).max(0.0))
+    }
+
     /// The largest that processes of this name were, together.
     pub(super) fn peak_mib(&self, name: &str) -> anyhow::Result<f64> {
         let process = self.processes.iter().find(|process| process.name == name);
@@ -232,28 +238,16 @@ impl Report {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
     use crate::run::report::FORMAT;
     use crate::run::settings::{Shape, tests::settings};
 
-    /// What a run that ended so and measured this much has left.
-    fn left(
-        succeeded: bool,
-        ended: Ended,
-        metrics: &[(&str, f64)],
-    ) -> anyhow::Result<(Report, Vec<Figure>)> {
-        left_and_judged(&[], (succeeded, ended), metrics)
-    }
-
-    fn left_and_judged(
-        judged: &[&str],
-        (succeeded, ended): (bool, Ended),
-        metrics: &[(&str, f64)],
-    ) -> anyhow::Result<(Report, Vec<Figure>)> {
-        let report = Report {
+    /// Of a run of two seconds that ended so and measured this much.
+    pub(in crate::targets) fn report(ended: Ended, metrics: &[(&str, f64)]) -> Report {
+        Report {
             format: FORMAT,
             system: "embedded".to_owned(),
             machine: "2 cores of a test".to_owned(),
@@ -271,7 +265,24 @@ mod tests {
             statements: Vec::new(),
             side_by_side: Vec::new(),
             notes: Vec::new(),
-        };
+        }
+    }
+
+    /// What a run that ended so and measured this much has left.
+    fn left(
+        succeeded: bool,
+        ended: Ended,
+        metrics: &[(&str, f64)],
+    ) -> anyhow::Result<(Report, Vec<Figure>)> {
+        left_and_judged(&[], (succeeded, ended), metrics)
+    }
+
+    fn left_and_judged(
+        judged: &[&str],
+        (succeeded, ended): (bool, Ended),
+        metrics: &[(&str, f64)],
+    ) -> anyhow::Result<(Report, Vec<Figure>)> {
+        let report = report(ended, metrics);
         let folder = tempfile::tempdir().unwrap();
         let summary = folder.path().join("report.json");
         std::fs::write(&summary, serde_json::to_string(&report).unwrap()).unwrap();
