@@ -16,6 +16,7 @@ mod connection;
 mod database;
 mod driving;
 mod gathering;
+mod growth;
 mod histogram;
 pub(crate) mod html;
 pub(crate) mod judging;
@@ -93,6 +94,10 @@ pub(crate) struct Args {
     /// How many requests each destination may have in flight.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     max_in_flight: Option<u32>,
+    /// By which part every period is planned longer, such as 0.01; by default it is
+    /// measured.
+    #[arg(long, value_name = "PART", value_parser = part)]
+    safety_margin: Option<f64>,
     /// How the limit is changed then.
     #[arg(long, value_enum, default_value_t = ChangeBy::Api)]
     change_by: ChangeBy,
@@ -157,6 +162,13 @@ pub(crate) struct Args {
     /// Fail unless this holds, such as `p99_ms<10`; may be repeated.
     #[arg(long, value_name = "NAME OP NUMBER")]
     threshold: Vec<Threshold>,
+}
+
+/// Of a period: at most all of it.
+fn part(text: &str) -> Result<f64, String> {
+    let part: Option<f64> = text.parse().ok();
+    let part = part.filter(|part| (0.0..=1.0).contains(part));
+    part.ok_or_else(|| format!("{text}: must be between 0 and 1"))
 }
 
 /// Runs, reports, and judges by the thresholds. Ctrl-C ends the load; the
@@ -243,6 +255,7 @@ impl Args {
             events: self.events.unwrap_or(usual),
             limit: self.limit,
             max_in_flight: self.max_in_flight,
+            safety_margin: self.safety_margin,
             limit_then: (self.limit_then).filter(|_| self.shape == Shape::LimitChange),
             payload_bytes: self.payload_bytes,
             ingest: self.ingest,
@@ -273,6 +286,19 @@ impl Args {
             windows: self.windows,
             waiting: self.waiting,
             patience: Duration::from_secs(self.drain_seconds),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::part;
+
+    #[test]
+    fn a_margin_is_a_part_of_a_period() {
+        assert_eq!((part("0"), part("0.01")), (Ok(0.0), Ok(0.01)));
+        for text in ["", "1 %", "-0.1", "1.1", "NaN"] {
+            assert!(part(text).is_err(), "{text}");
         }
     }
 }

@@ -225,6 +225,7 @@ impl Args {
             limit,
             limit_then: None,
             max_in_flight: None,
+            safety_margin: None,
             payload_bytes: self.payload_bytes,
             ingest: Ingest::Auto,
             seed: 1,

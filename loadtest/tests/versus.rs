@@ -61,7 +61,7 @@ fn both_sides_deliver_all_and_are_judged_alike() {
     let verdicts: Vec<_> = (rows.iter())
         .filter_map(|row| row["verdict"]["passed"].as_bool())
         .collect();
-    assert_eq!(verdicts.len(), 2, "a drain and a window: {rows:?}");
+    assert_eq!(verdicts.len(), 3, "a drain, a share, a window: {rows:?}");
     let passed = verdicts.iter().all(|passed| *passed);
     assert_eq!(output.status.success(), passed, "{said}");
 

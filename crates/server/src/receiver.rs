@@ -147,10 +147,11 @@ pub struct Record {
 }
 
 impl Record {
-    /// Seconds between the first arrival and the one of this number in which none came,
-    /// and in which the receiver did not stand still for half of the time.
+    /// The most seconds in a row, between the first arrival and the one of this number, in
+    /// which none came. One in which the receiver stood still for half of the time is not
+    /// counted, and does not end the row.
     #[must_use]
-    pub fn empty_seconds(&self, number: usize) -> usize {
+    pub fn empty_in_a_row(&self, number: usize) -> usize {
         let counted = self.arrivals.get(..number).unwrap_or(&self.arrivals);
         let Some(first) = counted.first() else {
             return 0;
@@ -158,11 +159,20 @@ impl Record {
         let second_of = |arrival: &Arrival| arrival.at_us.saturating_sub(first.at_us) / SECOND_US;
         let full: BTreeSet<u64> = counted.iter().map(second_of).collect();
         let last = full.last().copied().unwrap_or_default();
-        let is_empty = |second: &u64| {
+        let stood_still = |second: u64| {
             let begin = first.at_us + second * SECOND_US;
-            !full.contains(second) && self.still_us(begin..begin + SECOND_US) < SECOND_US / 2
+            self.still_us(begin..begin + SECOND_US) >= SECOND_US / 2
         };
-        (0..last).filter(is_empty).count()
+        let (mut longest, mut row) = (0, 0);
+        for second in 0..last {
+            if full.contains(&second) {
+                row = 0;
+            } else if !stood_still(second) {
+                row += 1;
+                longest = longest.max(row);
+            }
+        }
+        longest
     }
 
     /// For how long of this span, in microseconds by its clock, the receiver stood still.
@@ -635,14 +645,19 @@ mod tests {
         };
         let idle = record(Vec::new());
         // Of the seconds from 700 ms on, those from 2.7 to 8.7 s.
-        assert_eq!(idle.empty_seconds(4), 6);
-        assert_eq!(idle.empty_seconds(10), 6, "all that came");
-        assert_eq!(idle.empty_seconds(3), 0, "what came later does not count");
+        assert_eq!(idle.empty_in_a_row(4), 6);
+        assert_eq!(idle.empty_in_a_row(10), 6, "all that came");
+        assert_eq!(idle.empty_in_a_row(3), 0, "what came later does not count");
+        let twice = Record {
+            arrivals: [700, 3_000, 9_000].map(arrival).to_vec(),
+            ..record(Vec::new())
+        };
+        assert_eq!(twice.empty_in_a_row(3), 5, "one second, and later five");
         let short = vec![stall(3_000, 3_100), stall(3_200, 3_300)];
-        assert_eq!(record(short).empty_seconds(4), 6);
+        assert_eq!(record(short).empty_in_a_row(4), 6);
         let long = vec![stall(2_800, 3_200), stall(3_400, 4_800)];
-        assert_eq!(record(long).empty_seconds(4), 4);
-        assert_eq!(Record::default().empty_seconds(4), 0);
+        assert_eq!(record(long).empty_in_a_row(4), 4);
+        assert_eq!(Record::default().empty_in_a_row(4), 0);
     }
 
     /// Its thread is held, as a machine that is busy would hold it.

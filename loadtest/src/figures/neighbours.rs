@@ -60,7 +60,8 @@ pub(super) struct Wanted<'a> {
     pub(super) sizes: &'a [Size],
 }
 
-/// Each attack against the same posts and reads without one, by turns.
+/// Each attack against the same posts and reads without one, by turns. A store of which
+/// nothing can be measured is a missed row, and the other one's figures stay.
 pub(super) async fn measure(program: &Path, wanted: &Wanted<'_>) -> anyhow::Result<Vec<Figure>> {
     let sizes = match wanted.sizes {
         [] => &[Size::Embedded, Size::Distributed],
@@ -72,15 +73,10 @@ pub(super) async fn measure(program: &Path, wanted: &Wanted<'_>) -> anyhow::Resu
         if attacks.is_empty() {
             continue;
         }
-        let roles = Roles {
-            apis: 1,
-            schedulers: 1,
-            workers: 1,
-        };
-        let mut system = System::start(Start::new(size, program.to_owned(), roles, SET)).await?;
-        let measured = on(&mut system, size, (wanted.posts, &attacks)).await;
-        system.remove().await?;
-        figures.extend(measured?);
+        let measured = of_size(program, size, (wanted.posts, &attacks), &mut figures).await;
+        if let Err(why) = measured {
+            figures.push(Figure::not_measured(store(size), &why));
+        }
     }
     let texts = wanted.attacks;
     anyhow::ensure!(
@@ -88,6 +84,25 @@ pub(super) async fn measure(program: &Path, wanted: &Wanted<'_>) -> anyhow::Resu
         "no attack there has {texts:?} in its name"
     );
     Ok(figures)
+}
+
+/// On a Paceline of its own, which is taken away whatever comes of it.
+async fn of_size(
+    program: &Path,
+    size: Size,
+    wanted: (u32, &[Attack]),
+    figures: &mut Vec<Figure>,
+) -> anyhow::Result<()> {
+    let roles = Roles {
+        apis: 1,
+        schedulers: 1,
+        workers: 1,
+    };
+    let mut system = System::start(Start::new(size, program.to_owned(), roles, SET)).await?;
+    let measured = on(&mut system, size, wanted).await;
+    let removed = system.remove().await;
+    figures.extend(measured?);
+    removed
 }
 
 /// What the size stores in.
@@ -106,34 +121,66 @@ async fn on(
     let store = store(size);
     let database = system.store.as_ref().filter(|_| size == Size::Distributed);
     let database = database.map(|store| store.database_url.expose().to_owned());
-    let mut scene = Scene::set_up(system.address(), database).await?;
+    let scene = Scene::set_up(system.address(), database).await?;
     scene.neighbours(WARM_UP).await?;
-    let (mut alone, mut beside) = (Vec::new(), Vec::new());
+    let mut turns = Turns::default();
     for _ in attacks.len()..ALONE {
-        alone.push(scene.neighbours(posts).await?);
+        turns.alone.push(scene.neighbours(posts).await);
     }
     for &attack in attacks {
         // By turns: machines have moods.
-        alone.push(scene.neighbours(posts).await?);
+        turns.alone.push(scene.neighbours(posts).await);
         let noticed = scene.beside(attack, posts, &system.watched).await;
-        system.check()?;
         let name = format!("{store}, beside {}", attack.name());
         tell(&name, &noticed)?;
-        beside.push((name, noticed));
-    }
-    let usual = judge::usual(&alone);
-    let mut figures = judge::alone(store, usual);
-    for (name, noticed) in &beside {
-        match noticed {
-            Ok((noticed, memory)) => {
-                figures.extend(judge::compared(name, noticed, usual));
-                figures.extend(judge::bounded(name, memory, size)?);
-            }
-            // What the others had is known all the same.
-            Err(why) => figures.push(Figure::not_measured(name, why)),
+        turns.beside.push((name, noticed));
+        if let Err(ended) = system.check() {
+            turns.ended = Some(ended);
+            break;
         }
     }
-    Ok(figures)
+    Ok(turns.figures(size))
+}
+
+/// What came of each turn.
+#[derive(Default)]
+struct Turns {
+    alone: Vec<anyhow::Result<Noticed>>,
+    /// By what each is called.
+    beside: Vec<(String, anyhow::Result<Beside>)>,
+    /// Why there are no more of them.
+    ended: Option<anyhow::Error>,
+}
+
+impl Turns {
+    /// A turn of which nothing is known is a missed row: what the others had is known all
+    /// the same.
+    fn figures(self, size: Size) -> Vec<Figure> {
+        let store = store(size);
+        let (mut alone, mut missed) = (Vec::new(), Vec::new());
+        for turn in self.alone {
+            match turn {
+                Ok(noticed) => alone.push(noticed),
+                Err(why) => missed.push(Figure::not_measured(&format!("{store}, alone"), &why)),
+            }
+        }
+        let usual = judge::usual(&alone);
+        let mut figures = judge::alone(store, usual);
+        figures.append(&mut missed);
+        for (name, noticed) in &self.beside {
+            match noticed {
+                Ok((noticed, memory)) => {
+                    figures.extend(judge::compared(name, noticed, usual));
+                    let bounded = judge::bounded(name, memory, size);
+                    let not_known = |why: anyhow::Error| vec![Figure::not_measured(name, &why)];
+                    figures.extend(bounded.unwrap_or_else(not_known));
+                }
+                Err(why) => figures.push(Figure::not_measured(name, why)),
+            }
+        }
+        figures.extend(self.ended.map(|why| Figure::not_measured(store, &why)));
+        figures
+    }
 }
 
 /// Says how it was as soon as it is known: all of them take an hour.
@@ -168,8 +215,10 @@ struct Scene {
     database: Option<String>,
     receiver: Receiver,
     destination: String,
-    posting: Vec<Client>,
-    reading: Client,
+    /// The second's key.
+    posts_by: String,
+    /// The third's session.
+    reads_by: String,
     pages: Vec<String>,
 }
 
@@ -186,24 +235,34 @@ struct Noticed {
     refused: BTreeMap<String, u32>,
 }
 
+impl Noticed {
+    /// Refuses what is not of so many posts: a percentile of few, or of none, holds whatever
+    /// it is of.
+    fn is_of(&self, posts: u32) -> anyhow::Result<()> {
+        let answered = self.posts.len();
+        anyhow::ensure!(
+            answered == posts as usize,
+            "{answered} of {posts} posts were answered"
+        );
+        Ok(())
+    }
+}
+
 impl Scene {
     async fn set_up(address: &str, database: Option<String>) -> anyhow::Result<Self> {
         let mut admin = Client::dial(address).await?;
         let receiver = Receiver::start(Behaviour::ACCEPT, 100_000).await?;
         let (_, second) = admin.found("second", "standard").await?;
         let (_, third) = admin.found("third", "standard").await?;
-        let mut posting = Vec::new();
-        for _ in 0..CONNECTIONS {
-            posting.push(Client::dial(address).await?.with_key(&second));
-        }
+        let mut posting = Client::dial(address).await?.with_key(&second);
         let mut reading = Client::dial(address).await?.with_key(&third);
         let new = json!({"url": receiver.url(0), "unlimited": true}).to_string();
         let mut made = Vec::new();
-        for client in [&mut posting[0], &mut reading] {
+        for client in [&mut posting, &mut reading] {
             let created = client.ask("POST", "/v1/destinations", &new).await?;
             made.push(created["id"].as_str().unwrap_or_default().to_owned());
         }
-        reading.sign_in().await?;
+        let reads_by = reading.sign_in().await?.to_owned();
         let pages = vec![
             "/dashboard".to_owned(),
             format!("/dashboard/destinations/{}", made[1]),
@@ -214,8 +273,8 @@ impl Scene {
             database,
             receiver,
             destination: made.swap_remove(0),
-            posting,
-            reading,
+            posts_by: second,
+            reads_by,
             pages,
         })
     }
@@ -237,7 +296,7 @@ impl Scene {
     /// What the two notice beside it. One that did nothing measured nothing, and is an
     /// error.
     async fn beside(
-        &mut self,
+        &self,
         attack: Attack,
         posts: u32,
         watched: &[Watched],
@@ -247,7 +306,10 @@ impl Scene {
         let underway = attack.begin(&attacker).await?;
         sleep(BEFORE).await;
         attack.is_held(underway.held())?;
-        let noticed = self.neighbours(at_least(attack, posts)).await?;
+        let looking = self.neighbours(at_least(attack, posts));
+        let (noticed, fewest) = underway.fewest_held(looking).await;
+        let noticed = noticed?;
+        attack.is_held(fewest)?;
         let memory = memory.most();
         underway.settled().await?;
         let told @ [asked, taken, refused, failed] = underway.told();
@@ -260,25 +322,30 @@ impl Scene {
         Ok((noticed, memory))
     }
 
-    /// The second posts so many events, and the third reads as long.
-    async fn neighbours(&mut self, posts: u32) -> anyhow::Result<Noticed> {
+    /// The second posts so many events, and the third reads as long. Each on connections of
+    /// this measurement: the API closes those that ask nothing for 75 s, and an attack may
+    /// have cost one before.
+    async fn neighbours(&self, posts: u32) -> anyhow::Result<Noticed> {
+        let mut clients = Vec::with_capacity(CONNECTIONS);
+        for _ in 0..CONNECTIONS {
+            clients.push(Client::dial(&self.address).await?.with_key(&self.posts_by));
+        }
+        let reader = Client::dial(&self.address).await?;
+        let mut reader = reader.with_cookie(&self.reads_by);
         let began = Instant::now() + POST_EVERY;
         let body = json!({"destination_id": self.destination, "payload": {"order": 1}});
         let body = body.to_string();
         let mut posting = JoinSet::new();
-        for (first, client) in (0_u32..).zip(self.posting.drain(..)) {
+        for (first, client) in (0_u32..).zip(clients) {
             let turns = (first..posts).step_by(CONNECTIONS);
             posting.spawn(post(client, began, turns.collect(), body.clone()));
         }
         let mut noticed = Noticed::default();
         let mut accepted = Vec::new();
         let reads = began + POST_EVERY * posts;
-        let reading = read(&mut self.reading, &self.pages, reads, &mut noticed);
-        reading.await?;
+        read(&mut reader, &self.pages, reads, &mut noticed).await?;
         while let Some(done) = posting.join_next().await {
-            let (client, answers) = done??;
-            self.posting.push(client);
-            for Answered { due, took, event } in answers {
+            for Answered { due, took, event } in done?? {
                 noticed.posts.push(took.as_secs_f64() * 1_000.0);
                 match event {
                     Ok(event) => accepted.push((event, due)),
@@ -286,6 +353,7 @@ impl Scene {
                 }
             }
         }
+        noticed.is_of(posts)?;
         noticed.arrivals = self.arrivals(accepted).await?;
         for sorted in [
             &mut noticed.posts,
@@ -336,7 +404,7 @@ async fn post(
     began: Instant,
     turns: Vec<u32>,
     body: String,
-) -> anyhow::Result<(Client, Vec<Answered>)> {
+) -> anyhow::Result<Vec<Answered>> {
     let mut answers = Vec::new();
     for turn in turns {
         let due = began + POST_EVERY * turn;
@@ -352,7 +420,7 @@ async fn post(
         };
         answers.push(Answered { due, took, event });
     }
-    Ok((client, answers))
+    Ok(answers)
 }
 
 /// Reads page after page until then.
@@ -387,6 +455,69 @@ fn refusal(status: StatusCode, answer: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Some posts, each of which took so long.
+    fn noticed(ms: f64) -> Noticed {
+        Noticed {
+            posts: vec![ms; 3],
+            ..Noticed::default()
+        }
+    }
+
+    fn missed(figures: &[Figure]) -> Vec<&str> {
+        let missed = figures.iter().filter(|figure| !figure.passed);
+        missed.map(|figure| figure.name.as_str()).collect()
+    }
+
+    #[test]
+    fn a_turn_that_failed_is_a_row_and_the_others_have_their_figures() {
+        let memory = || BTreeMap::from([("serve".to_owned(), 60.0)]);
+        let failed = || anyhow::anyhow!("the API closed the connection");
+        let turns = Turns {
+            alone: vec![Ok(noticed(4.0)), Err(failed()), Ok(noticed(4.0))],
+            beside: vec![
+                ("SQLite, beside a".to_owned(), Err(failed())),
+                ("SQLite, beside b".to_owned(), Ok((noticed(4.0), memory()))),
+                (
+                    "SQLite, beside c".to_owned(),
+                    Ok((noticed(4.0), BTreeMap::new())),
+                ),
+            ],
+            ended: Some(anyhow::anyhow!("a serve ended by itself")),
+        };
+        let figures = turns.figures(Size::Embedded);
+        let expected = [
+            "SQLite, alone: the API closed the connection",
+            "SQLite, beside a: the API closed the connection",
+            "SQLite, beside c: the memory of serve is not known",
+            "SQLite: a serve ended by itself",
+        ];
+        assert_eq!(missed(&figures), expected);
+        let of_b = figures
+            .iter()
+            .filter(|one| one.name.starts_with("SQLite, beside b"));
+        assert_eq!(of_b.count(), 6);
+    }
+
+    #[test]
+    fn beside_nothing_that_is_usual_nobody_holds() {
+        let memory = BTreeMap::from([("serve".to_owned(), 60.0)]);
+        let turns = Turns {
+            alone: vec![Err(anyhow::anyhow!("refused"))],
+            beside: vec![("SQLite, beside b".to_owned(), Ok((noticed(4.0), memory)))],
+            ended: None,
+        };
+        let expected = ["SQLite, alone: refused", "SQLite, beside b: a post, p99"];
+        assert_eq!(missed(&turns.figures(Size::Embedded)), expected);
+    }
+
+    #[test]
+    fn what_was_noticed_is_of_every_post() {
+        assert!(noticed(1.0).is_of(3).is_ok());
+        let error = noticed(1.0).is_of(4).unwrap_err().to_string();
+        assert_eq!(error, "3 of 4 posts were answered");
+        assert!(Noticed::default().is_of(100).is_err());
+    }
 
     #[test]
     fn whoever_commits_late_is_looked_at_for_longer() {

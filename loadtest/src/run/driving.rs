@@ -1,5 +1,6 @@
 //! The course of a run: warm up, load, change something half-way, drain.
 
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -11,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::judging;
 use super::loading::Loading;
 use super::measuring::Run;
-use super::processes::look;
+use super::processes::{Used, look};
 use super::progress::Progress;
 use super::receiver::Count;
 use super::report::{Ended, number};
@@ -29,6 +30,13 @@ const DRAIN_TICK: Duration = Duration::from_millis(50);
 
 /// How long the last outcomes may take to be recorded.
 const LAST_OUTCOMES: Duration = Duration::from_secs(5);
+
+/// What there was to see.
+struct Looked {
+    count: Count,
+    /// What each process has used so far.
+    used: BTreeMap<String, Used>,
+}
 
 impl Run<'_> {
     /// Sends an even rate for a while, waits for its deliveries, and forgets.
@@ -81,10 +89,13 @@ impl Run<'_> {
                 () = loading.done.cancelled() => return Ok(()),
                 _ = ticks.tick() => {}
             }
-            self.look_around(system, loading).await?;
+            let looked = self.look_around(system, loading).await?;
+            if self.measured {
+                let over = began.elapsed().as_secs_f64() / f64::from(self.settings.seconds);
+                self.growth.note(over, &looked.used);
+            }
             if self.measured && !self.changed && began.elapsed() >= half {
                 self.changed = true;
-                self.early_peaks = std::mem::take(&mut self.peaks);
                 self.change(system, began).await?;
             }
         }
@@ -114,10 +125,11 @@ impl Run<'_> {
         &mut self,
         system: &mut System,
         loading: &Loading,
-    ) -> anyhow::Result<Count> {
+    ) -> anyhow::Result<Looked> {
         system.check()?;
-        for (name, used) in look(&self.watched(system, Some(loading))) {
-            let peak = self.peaks.entry(name).or_default();
+        let used = look(&self.watched(system, Some(loading)));
+        for (name, used) in &used {
+            let peak = self.peaks.entry(name.clone()).or_default();
             *peak = peak.max(used.resident_mib);
         }
         let count = self.receiving.tick().await?;
@@ -125,7 +137,7 @@ impl Run<'_> {
         let elapsed_us = boottime_us() - loading.began_us;
         let line = self.progress.line(elapsed_us, accepted, count);
         writeln!(std::io::stderr().lock(), "{line}").context("show the progress")?;
-        Ok(count)
+        Ok(Looked { count, used })
     }
 
     /// Waits until what was accepted has arrived and its outcome is recorded.
@@ -144,7 +156,7 @@ impl Run<'_> {
             }
             let taken = if shown.elapsed() >= TICK {
                 shown = Instant::now();
-                self.look_around(system, loading).await?.taken
+                self.look_around(system, loading).await?.count.taken
             } else {
                 self.receiving.count().await?.taken
             };

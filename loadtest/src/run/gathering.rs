@@ -37,8 +37,7 @@ pub(crate) struct Evidence {
     /// What each process used meanwhile, and its peak; and of that, what the SQLite
     /// writer's thread did.
     pub(crate) used: BTreeMap<String, Used>,
-    /// The most memory of each process in the second half of the load, to that in the
-    /// first.
+    /// The most memory of each process in the last tenth of the load, to that in the first.
     pub(crate) grown: BTreeMap<String, f64>,
     /// From the first event until it was looked at.
     pub(crate) watched_seconds: f64,

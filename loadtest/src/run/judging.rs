@@ -4,7 +4,7 @@
 //! promise. The sender's side is its ledger; without the database there is none.
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use anyhow::Context;
@@ -15,6 +15,9 @@ use domain::ids::{AttemptId, DestinationId};
 use domain::limit::Period;
 use domain::time::Timestamp;
 use engine::ports::{LedgerRow, MAX_SURVEYED};
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use rand::seq::SliceRandom;
 use serde::{Deserialize, Serialize};
 use server::parts::Stored;
 use server::receiver::{self, Behaviour};
@@ -29,8 +32,13 @@ use super::lateness;
 use super::settings::{Limit, Settings, Shape};
 use crate::figures::shares::over_a_period;
 
-/// The most destinations that are judged, those with the most arrivals.
+/// The most destinations that are judged.
 pub(crate) const MAX_JUDGED: usize = 2_000;
+
+/// Of more, so many are drawn by the seed, and the others are those with the most arrivals.
+/// How long starts waited is said of those that are drawn: they stand for all, where those
+/// with the most arrivals waited least.
+const DRAWN: usize = MAX_JUDGED / 2;
 
 /// The most destinations that a report lists, the worst ones.
 const MAX_LISTED: usize = 20;
@@ -112,9 +120,22 @@ struct OfOne<'a> {
     stalls: &'a Stalls,
     margin: Duration,
     window_percent: u32,
+    /// It stands for all destinations.
+    is_drawn: bool,
 }
 
-/// Judges the destinations with the most arrivals.
+/// Which destinations stand for all: all, where so many are judged.
+fn drawn(settings: &Settings) -> BTreeSet<u32> {
+    let mut numbers: Vec<u32> = (0..settings.destinations).collect();
+    if numbers.len() > MAX_JUDGED {
+        numbers.shuffle(&mut StdRng::seed_from_u64(settings.seed));
+        numbers.truncate(DRAWN);
+    }
+    numbers.into_iter().collect()
+}
+
+/// Judges all destinations, or of many those that are drawn and those with the most
+/// arrivals.
 pub(crate) async fn judge(
     settings: &Settings,
     destinations: &[(Uuid, u16)],
@@ -126,9 +147,10 @@ pub(crate) async fn judge(
         let of = by_destination.entry(arrival.destination()).or_default();
         of.push(as_received(*arrival));
     }
+    let drawn = drawn(settings);
     let mut numbers: Vec<u32> = (0..settings.destinations).collect();
     let most = |number: &u32| Reverse(by_destination.get(number).map_or(0, Vec::len));
-    numbers.sort_by_key(most);
+    numbers.sort_by_key(|number| (!drawn.contains(number), most(number)));
     numbers.truncate(MAX_JUDGED);
     let id_of = |number: u32| DestinationId(destinations[number as usize].0);
     let ids: Vec<_> = numbers.iter().map(|number| id_of(*number)).collect();
@@ -147,6 +169,7 @@ pub(crate) async fn judge(
             stalls: &stalls,
             margin,
             window_percent: received.window_percent,
+            is_drawn: drawn.contains(&number),
         };
         let judged = match &sender {
             Some(sender) => {
@@ -212,7 +235,7 @@ async fn with_ledger(
     verdict: &mut Verdict,
 ) -> anyhow::Result<Judged> {
     let between = (sender.began, sender.until);
-    let ledger = ledger(settings, (id, of_it.margin), sender, verdict).await?;
+    let ledger = ledger(settings, (id, of_it.is_drawn), sender, verdict).await?;
     let plan = Plan {
         name: number.to_string(),
         limits: settings.limit.settings(),
@@ -261,26 +284,25 @@ async fn with_ledger(
     Ok(judged)
 }
 
-/// What one destination has had since it is ours, and how late and how well that was.
+/// What one destination has had since it is ours, how well that was, and of one that is
+/// drawn how late.
 async fn ledger(
     settings: &Settings,
-    (id, margin): (DestinationId, Duration),
+    (id, is_drawn): (DestinationId, bool),
     sender: &Sender<'_>,
     verdict: &mut Verdict,
 ) -> anyhow::Result<Ledger> {
     // What started in the window before may hold what comes first.
-    let reach = match settings.limit {
-        Limit::Per(_, period) => period.duration() + margin,
-        Limit::Unlimited => Duration::ZERO,
-    };
-    let between = (sender.began - reach, sender.until);
+    let began = sender.began - lateness::reach(settings);
+    let between = (began, sender.until);
     let ledger = Ledger::read(sender.stored, id, between).await;
     let mut ledger = ledger.context("read a ledger")?;
-    let late = lateness::of_starts(settings, margin, &ledger.rows, sender.began);
-    verdict.lates_us.extend(late);
+    let rows = Some(&ledger.rows).filter(|_| is_drawn);
+    let late = rows.map(|rows| lateness::of_starts(settings, rows, sender.began));
+    verdict.lates_us.extend(late.into_iter().flatten());
     let is_ours = |row: &LedgerRow| row.started_at.is_none_or(|started| started >= sender.began);
     ledger.rows.retain(is_ours);
-    for row in &ledger.rows {
+    for row in ledger.rows.iter().filter(|_| is_drawn) {
         let waited = row.started_at.map(|started| started.since(row.due_at));
         verdict
             .waits_us
@@ -309,6 +331,7 @@ pub(crate) fn at_receiver(settings: &Settings, number: u32, received: Received<'
         stalls: &stalls,
         margin: USUAL_MARGIN,
         window_percent: received.window_percent,
+        is_drawn: false,
     };
     without_ledger(settings, number, of_it)
 }
@@ -504,6 +527,7 @@ mod tests {
                 stalls: &Stalls::longer_than(margin, noted),
                 margin,
                 window_percent: WHOLE_WINDOWS,
+                is_drawn: false,
             };
             let judged = without_ledger(&two_a_second(), 0, of_it);
             judged.at_receiver.early_arrivals
@@ -523,6 +547,43 @@ mod tests {
         let shorter = judged_in(97, two_a_second(), NEVER, &arrivals).await;
         assert_eq!(shorter.early_arrivals, 0);
         assert_eq!(shorter.fullest_whole_window, Some(3));
+    }
+
+    #[test]
+    fn all_stand_for_all_and_of_many_those_that_the_seed_draws() {
+        let of = |destinations, seed| {
+            drawn(&Settings {
+                destinations,
+                seed,
+                ..two_a_second()
+            })
+        };
+        assert_eq!(of(2_000, 1), (0..2_000).collect::<BTreeSet<u32>>());
+        let some = of(10_000, 1);
+        assert_eq!((some.len(), &some), (DRAWN, &of(10_000, 1)));
+        assert_ne!(some, of(10_000, 2));
+        let late_ones = some.iter().filter(|number| **number >= 5_000).count();
+        assert!((400..600).contains(&late_ones), "{late_ones}");
+    }
+
+    #[tokio::test]
+    async fn of_many_the_busiest_are_judged_beside_those_that_are_drawn() {
+        let many = Settings {
+            destinations: 10_000,
+            ..two_a_second()
+        };
+        let busiest = (0..10_000).find(|number| !drawn(&many).contains(number));
+        let busiest = busiest.unwrap();
+        let arrivals = [0, 1, 2].map(|ms| Arrival::new(ms, 0, busiest, Answer::Taken));
+        let received = Received {
+            arrivals: &arrivals,
+            stalls: &[],
+            window_percent: WHOLE_WINDOWS,
+        };
+        let ids = vec![(Uuid::nil(), 0); 10_000];
+        let verdict = judge(&many, &ids, received, None).await.unwrap();
+        assert_eq!(verdict.judged, MAX_JUDGED as u64);
+        assert_eq!(verdict.worst[0].destination, busiest);
     }
 
     #[tokio::test]

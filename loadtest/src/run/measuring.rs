@@ -16,6 +16,7 @@ use super::arrivals::Arrival;
 use super::client::Target;
 use super::database::Database;
 use super::gathering::{self, Evidence};
+use super::growth::Growth;
 use super::judging::{self, Received, Sender, Verdict};
 use super::loading::Loading;
 use super::processes::{Used, Watched, What, look, machine};
@@ -101,7 +102,7 @@ pub(crate) async fn measure(
         run.note(format!("{events} events were refused with {status}"));
     }
     let (ended, after) = (ended?, run.used(&before.used, after));
-    let grown = run.grown();
+    let grown = run.growth.ratios();
     let pending = match &run.stored {
         Some(stored) => Some(judging::pending(stored.as_ref(), &run.made.destinations).await?),
         None => None,
@@ -147,11 +148,9 @@ pub(super) struct Run<'a> {
     /// The store to look at, if it is known.
     pub(super) stored: Option<Arc<dyn Stored>>,
     pub(super) database: Option<Database>,
-    /// The highest memory of each process so far; from the middle of the load on, since
-    /// then.
+    /// The highest memory of each process so far.
     pub(super) peaks: BTreeMap<String, f64>,
-    /// The highest until the middle of the load.
-    pub(super) early_peaks: BTreeMap<String, f64>,
+    pub(super) growth: Growth,
     pub(super) progress: Progress,
     /// This is no warming up.
     pub(super) measured: bool,
@@ -186,7 +185,7 @@ impl<'a> Run<'a> {
             stored: None,
             database: None,
             peaks: BTreeMap::new(),
-            early_peaks: BTreeMap::new(),
+            growth: Growth::default(),
             progress: Progress::default(),
             measured: false,
             changed: false,
@@ -276,7 +275,11 @@ impl<'a> Run<'a> {
         };
         let sender = self.sender(began).await?;
         let destinations = &self.made.destinations;
-        let verdict = judging::judge(self.settings, destinations, received, sender).await?;
+        let mut verdict = judging::judge(self.settings, destinations, received, sender).await?;
+        if self.wishes.hold {
+            // What was held was due long before it was let go.
+            verdict.lates_us.clear();
+        }
         Ok((seen.arrivals, verdict))
     }
 
@@ -330,8 +333,7 @@ impl<'a> Run<'a> {
         }
         let used = |(name, used): (String, Used)| {
             let before = before.get(&name).copied().unwrap_or_default();
-            let of = |peaks: &BTreeMap<String, f64>| peaks.get(&name).copied().unwrap_or(0.0);
-            let peak = of(&self.peaks).max(of(&self.early_peaks));
+            let peak = self.peaks.get(&name).copied().unwrap_or(0.0);
             let used = Used {
                 user_seconds: (used.user_seconds - before.user_seconds).max(0.0),
                 system_seconds: (used.system_seconds - before.system_seconds).max(0.0),
@@ -340,14 +342,5 @@ impl<'a> Run<'a> {
             (name, used)
         };
         after.into_iter().map(used).collect()
-    }
-
-    /// How many times its memory of the first half of the load each process had later.
-    fn grown(&self) -> BTreeMap<String, f64> {
-        let both = self.early_peaks.iter().filter_map(|(name, early)| {
-            let late = self.peaks.get(name)?;
-            (*early > 0.0).then(|| (name.clone(), late / early))
-        });
-        both.collect()
     }
 }

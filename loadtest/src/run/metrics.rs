@@ -115,7 +115,7 @@ pub(crate) const FAMILIES: &[Metric] = &[
     ),
     metric(
         "rss_growth",
-        "most memory of one process in the load's second half, to its first",
+        "most memory of one process in the load's last tenth, to its first",
     ),
 ];
 

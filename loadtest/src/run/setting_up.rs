@@ -3,6 +3,7 @@
 use adapters::shell;
 use anyhow::{Context, bail};
 use clap::ValueEnum;
+use engine::ports::DEFAULT_TIER;
 use serde_json::{Value, json};
 use server::config::Database;
 use uuid::Uuid;
@@ -15,6 +16,9 @@ use crate::figures::pending::insert_at;
 /// How many destinations are made at the same time.
 const AT_ONCE: usize = 8;
 
+/// The tier of the tenants of a run that has several.
+const TIER: &str = "enterprise";
+
 /// Destinations that a backlog of others is spread over.
 const WAITING_AT: u64 = 50;
 
@@ -26,7 +30,9 @@ pub(crate) struct Made {
     pub(crate) keys: Vec<String>,
 }
 
-/// Makes them all; `url` is where a destination sends to.
+/// Makes them all; `url` is where a destination sends to. What was started here has room
+/// for as many as there are, and for those of the runs before on it; one that runs already
+/// is left as it is.
 pub(crate) async fn make(
     system: &System,
     settings: &Settings,
@@ -39,12 +45,23 @@ pub(crate) async fn make(
             tenant(system, "quiet").await?,
         ];
     }
+    if system.is_started_here() {
+        let tier = match settings.tenants() {
+            1 => DEFAULT_TIER,
+            _ => TIER,
+        };
+        let admin = Client::dial(system.address()).await?.with_key(&system.key);
+        lift_bound(admin, tier).await?;
+    }
     let mut bodies: Vec<(u32, u16, String)> = Vec::new();
     for number in 0..settings.destinations {
         let mut body = settings.limit.fields();
         body["url"] = Value::from(url(number));
         if let Some(most) = settings.max_in_flight {
             body["max_in_flight"] = Value::from(most);
+        }
+        if let Some(part) = settings.safety_margin {
+            body["safety_margin"] = Value::from(part);
         }
         body["name"] = Value::from(format!("load {number}"));
         bodies.push((number, settings.tenant_of(number), body.to_string()));
@@ -93,10 +110,17 @@ async fn try_again_soon(client: &mut Client, id: Uuid) -> anyhow::Result<()> {
     client.send("PUT", &path, &rules.to_string()).await
 }
 
+/// Lets a tenant of this tier have any number of destinations.
+async fn lift_bound(mut admin: Client, tier: &str) -> anyhow::Result<()> {
+    let any = json!({"tenant_max_destinations": null}).to_string();
+    let path = format!("/v1/tiers/{tier}");
+    admin.send("PATCH", &path, &any).await
+}
+
 /// A tenant's key.
 async fn tenant(system: &System, name: &str) -> anyhow::Result<String> {
     let mut admin = Client::dial(system.address()).await?.with_key(&system.key);
-    let (_, key) = admin.found(name, "enterprise").await?;
+    let (_, key) = admin.found(name, TIER).await?;
     Ok(key)
 }
 
@@ -209,8 +233,35 @@ async fn patch(system: &System, made: &Made, body: &Value) -> anyhow::Result<()>
 #[cfg(test)]
 mod tests {
     use domain::limit::Period;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
 
     use super::*;
+
+    /// Else the 10,001st destination is refused.
+    #[tokio::test]
+    async fn the_bound_of_a_tier_is_lifted() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let asked = tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut asked = Vec::new();
+            while !asked.ends_with(b"}") {
+                assert!(stream.read_buf(&mut asked).await.unwrap() > 0, "it ended");
+            }
+            let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}";
+            stream.write_all(answer).await.unwrap();
+            String::from_utf8(asked).unwrap()
+        });
+        let admin = Client::dial(&address).await.unwrap();
+        lift_bound(admin, DEFAULT_TIER).await.unwrap();
+        let asked = asked.await.unwrap();
+        assert!(asked.starts_with("PATCH /v1/tiers/standard "), "{asked}");
+        assert!(
+            asked.ends_with(r#"{"tenant_max_destinations":null}"#),
+            "{asked}"
+        );
+    }
 
     #[test]
     fn a_limit_takes_the_place_of_all_that_were_there() {

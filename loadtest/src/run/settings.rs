@@ -24,6 +24,8 @@ pub(crate) enum Shape {
     Burst,
     /// A constant rate and, at the beginning, so many events at once.
     Import,
+    /// The events of five seconds at once, every five seconds.
+    Waves,
     /// A rate that rises tenfold and falls again.
     FlashSale,
     /// One tenant that hands in nine of ten events, among quiet ones.
@@ -91,6 +93,9 @@ pub(crate) struct Settings {
     /// Requests in flight to each destination; what Paceline gives one without it.
     #[serde(default)]
     pub(crate) max_in_flight: Option<u32>,
+    /// By which part each period is planned longer; it is measured without it.
+    #[serde(default)]
+    pub(crate) safety_margin: Option<f64>,
     pub(crate) payload_bytes: u32,
     pub(crate) ingest: Ingest,
     pub(crate) seed: u64,
@@ -265,6 +270,7 @@ pub(crate) mod tests {
             limit: Limit::Unlimited,
             limit_then: None,
             max_in_flight: None,
+            safety_margin: None,
             payload_bytes: 1_024,
             ingest: Ingest::Auto,
             seed: 1,

@@ -17,6 +17,9 @@ const MAX_STEP: u32 = 1_000;
 const BURST_US: f64 = 30_000_000.0;
 const BURST_EVERY_US: f64 = 60_000_000.0;
 
+/// How far waves are apart: bodies of thousands come of it.
+const WAVE_US: u64 = 5_000_000;
+
 /// How many times the usual rate a flash sale has at its height.
 const SALE_HEIGHT: f64 = 10.0;
 
@@ -49,6 +52,7 @@ pub(crate) fn steps(settings: &Settings) -> Steps {
             let import = import(settings);
             Box::new(merged(constant(settings), import))
         }
+        Shape::Waves => Box::new(waves(settings)),
         Shape::FlashSale => Box::new(flash_sale(settings)),
         Shape::NoisyTenant => Box::new(noisy_tenant(settings)),
         Shape::Constant | Shape::Failing | Shape::Slow | Shape::LimitChange | Shape::ScaleOut => {
@@ -77,6 +81,14 @@ fn constant(settings: &Settings) -> impl Iterator<Item = Step> + Send + use<> {
     (0..events).map(move |number| {
         let destination = (number + seed % destinations) % destinations;
         one(number as f64 * 1_000_000.0 / rate, destination as u32)
+    })
+}
+
+/// The same events, each as soon as the first of its five seconds.
+fn waves(settings: &Settings) -> impl Iterator<Item = Step> + Send + use<> {
+    constant(settings).map(|step| Step {
+        at_us: step.at_us - step.at_us % WAVE_US,
+        ..step
     })
 }
 

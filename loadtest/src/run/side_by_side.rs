@@ -79,6 +79,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
         limit: args.limit,
         limit_then: None,
         max_in_flight: None,
+        safety_margin: None,
         payload_bytes: 0,
         ingest: Ingest::Auto,
         seed: args.seed,

@@ -271,6 +271,11 @@ impl System {
         Ok(())
     }
 
+    /// Whether it is ours, and taken away again.
+    pub(crate) fn is_started_here(&self) -> bool {
+        self.started.is_some()
+    }
+
     /// The first place where it is spoken to.
     pub(crate) fn address(&self) -> &str {
         self.addresses.first().map_or("", String::as_str)

@@ -19,6 +19,8 @@ use crate::run::thresholds::{Broken, broken};
 pub(super) struct Trial {
     arguments: Vec<String>,
     lasts: Option<u32>,
+    /// What the target has a row of its own for.
+    judged: &'static [&'static str],
 }
 
 impl Trial {
@@ -27,6 +29,7 @@ impl Trial {
         Self {
             arguments: arguments.map(str::to_owned).to_vec(),
             lasts: None,
+            judged: &[],
         }
     }
 
@@ -38,6 +41,12 @@ impl Trial {
     /// Of the highest rate that is sustained.
     pub(super) fn finding(mut self) -> Self {
         self.arguments.push("--find-rate".to_owned());
+        self
+    }
+
+    /// Of these figures the target has a row, whatever they are: no second one is missed.
+    pub(super) fn judging(mut self, names: &'static [&'static str]) -> Self {
+        self.judged = names;
         self
     }
 
@@ -107,7 +116,8 @@ impl Trials {
             .status()
             .await
             .context("start a run")?;
-        let (report, missed) = read(name, status.success(), &summary)?;
+        let run = (name, trial.judged);
+        let (report, missed) = read(run, status.success(), &summary)?;
         self.missed.extend(missed);
         Ok(report)
     }
@@ -150,9 +160,13 @@ impl Trials {
     }
 }
 
-/// What a run has left: its report, and a figure for each thing that it broke. One that
-/// failed without having broken anything is an error.
-fn read(name: &str, succeeded: bool, summary: &Path) -> anyhow::Result<(Report, Vec<Figure>)> {
+/// What a run has left: its report, and a figure for each thing that it broke and that is
+/// not judged elsewhere. One that failed without having broken anything is an error.
+fn read(
+    (name, judged): (&str, &[&str]),
+    succeeded: bool,
+    summary: &Path,
+) -> anyhow::Result<(Report, Vec<Figure>)> {
     let text = std::fs::read_to_string(summary);
     let text = text.with_context(|| format!("{name}: the run ended without a report"))?;
     let report: Report = serde_json::from_str(&text).context("read a run's report")?;
@@ -165,7 +179,11 @@ fn read(name: &str, succeeded: bool, summary: &Path) -> anyhow::Result<(Report, 
         succeeded || !broken.is_empty(),
         "{name}: the run failed after its report"
     );
-    let mut missed: Vec<_> = broken.iter().map(|one| of_broken(name, one)).collect();
+    let others = broken.iter().filter(|one| match one {
+        Broken::Crossed { threshold, .. } => !judged.contains(&threshold.name()),
+        Broken::Over { .. } => true,
+    });
+    let mut missed: Vec<_> = others.map(|one| of_broken(name, one)).collect();
     if report.ended == Ended::Undrained {
         let left = report.metric("undelivered").unwrap_or(f64::NAN);
         missed.push(Figure::missed(
@@ -205,6 +223,12 @@ impl Report {
             .with_context(|| format!("{name} was not measured"))
     }
 
+    /// Events that had been accepted when the load ended, and had not arrived.
+    pub(super) fn waited(&self) -> anyhow::Result<f64> {
+        let in_time = self.needed("delivered_per_second")? * self.load_seconds;
+        Ok((self.needed("accepted")? - in_time.round()).max(0.0))
+    }
+
     /// The largest that processes of this name were, together.
     pub(super) fn peak_mib(&self, name: &str) -> anyhow::Result<f64> {
         let process = self.processes.iter().find(|process| process.name == name);
@@ -214,20 +238,16 @@ impl Report {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
     use crate::run::report::FORMAT;
     use crate::run::settings::{Shape, tests::settings};
 
-    /// What a run that ended so and measured this much has left.
-    fn left(
-        succeeded: bool,
-        ended: Ended,
-        metrics: &[(&str, f64)],
-    ) -> anyhow::Result<(Report, Vec<Figure>)> {
-        let report = Report {
+    /// Of a run of two seconds that ended so and measured this much.
+    pub(in crate::targets) fn report(ended: Ended, metrics: &[(&str, f64)]) -> Report {
+        Report {
             format: FORMAT,
             system: "embedded".to_owned(),
             machine: "2 cores of a test".to_owned(),
@@ -245,11 +265,28 @@ mod tests {
             statements: Vec::new(),
             side_by_side: Vec::new(),
             notes: Vec::new(),
-        };
+        }
+    }
+
+    /// What a run that ended so and measured this much has left.
+    fn left(
+        succeeded: bool,
+        ended: Ended,
+        metrics: &[(&str, f64)],
+    ) -> anyhow::Result<(Report, Vec<Figure>)> {
+        left_and_judged(&[], (succeeded, ended), metrics)
+    }
+
+    fn left_and_judged(
+        judged: &[&str],
+        (succeeded, ended): (bool, Ended),
+        metrics: &[(&str, f64)],
+    ) -> anyhow::Result<(Report, Vec<Figure>)> {
+        let report = report(ended, metrics);
         let folder = tempfile::tempdir().unwrap();
         let summary = folder.path().join("report.json");
         std::fs::write(&summary, serde_json::to_string(&report).unwrap()).unwrap();
-        read("a run", succeeded, &summary)
+        read(("a run", judged), succeeded, &summary)
     }
 
     #[test]
@@ -276,6 +313,17 @@ mod tests {
     }
 
     #[test]
+    fn what_the_target_judges_itself_is_not_missed_twice() {
+        let broke = [("stragglers_seconds", 31.0), ("unfounded_failures", 94.0)];
+        let left = |judged: &[&str]| {
+            let (_, missed) = left_and_judged(judged, (false, Ended::Drained), &broke).unwrap();
+            missed.into_iter().map(|one| one.name).collect::<Vec<_>>()
+        };
+        assert_eq!(left(&["stragglers_seconds"]), ["a run: unfounded_failures"]);
+        assert!(left(&["stragglers_seconds", "unfounded_failures"]).is_empty());
+    }
+
+    #[test]
     fn what_was_not_delivered_is_a_line_and_a_sound_run_has_none() {
         let (_, missed) = left(true, Ended::Undrained, &[("undelivered", 7.0)]).unwrap();
         assert_eq!(missed[0].name, "a run: not delivered in time");
@@ -291,7 +339,7 @@ mod tests {
         let error = left(false, Ended::Interrupted, &[("stalled_seconds", 9.0)]);
         assert!(error.is_err());
         let nothing = tempfile::tempdir().unwrap();
-        let error = read("a run", false, &nothing.path().join("report.json"));
+        let error = read(("a run", &[]), false, &nothing.path().join("report.json"));
         let error = error.unwrap_err().to_string();
         assert_eq!(error, "a run: the run ended without a report");
     }

@@ -107,6 +107,8 @@ enum Must {
     BeFaster,
     /// At most what the limit lets into a window.
     KeepTheLimit,
+    /// At least [`LEAST_SHARE`].
+    UseTheLimit,
 }
 
 struct Figure {
@@ -142,6 +144,9 @@ const fn times_the_peer(size: Size) -> f64 {
     }
 }
 
+/// Of the limit, in per cent: no window is over where nothing is sent either.
+const LEAST_SHARE: f64 = 95.0;
+
 const FIGURES: [Figure; 8] = [
     figure("seconds until all had arrived", Of::Median, |outcome| {
         Some(outcome.drained()?.seconds)
@@ -158,9 +163,11 @@ const FIGURES: [Figure; 8] = [
     figure("most connections", Of::Largest, |outcome| {
         Some(outcome.drained()?.connections as f64)
     }),
-    figure("share of the limit, %", Of::Median, |outcome| {
-        Some(outcome.limited()?.share_percent)
-    }),
+    judged(
+        "share of the limit, %",
+        (Of::Median, Must::UseTheLimit),
+        |outcome| Some(outcome.limited()?.share_percent),
+    ),
     judged(
         "worst window at the receiver",
         (Of::Largest, Must::KeepTheLimit),
@@ -299,6 +306,10 @@ impl Must {
             (Self::KeepTheLimit, Part::Limit(Limit::Per(max, _))) => Some(Verdict {
                 threshold: format!("≤ {max}"),
                 passed: ours <= f64::from(max),
+            }),
+            (Self::UseTheLimit, _) => Some(Verdict {
+                threshold: format!("≥ {LEAST_SHARE}"),
+                passed: ours >= LEAST_SHARE,
             }),
             (Self::KeepTheLimit | Self::BeAnything, _) => None,
         }
@@ -498,12 +509,16 @@ mod tests {
 
     /// A drain of this many times the peer's speed, and a worst window of a limit of 100.
     fn report(size: Size, times: f64, worst: u64) -> Report {
+        report_of(size, times, limited(99.0, worst))
+    }
+
+    fn report_of(size: Size, times: f64, ours: Outcome) -> Report {
         let limit = Part::Limit("100/s".parse().unwrap());
         let drain = Part::Drain { events: 1_000 };
         let mut turns = vec![
             turned(drain, 0, Who::Paceline, drained(1.0, 50.0)),
             turned(drain, 0, Who::BullMq, drained(times, 50.0)),
-            turned(limit, 0, Who::Paceline, limited(99.0, worst)),
+            turned(limit, 0, Who::Paceline, ours),
             turned(limit, 0, Who::BullMq, limited(99.0, 200)),
         ];
         for turn in &mut turns {
@@ -537,6 +552,19 @@ mod tests {
     }
 
     #[test]
+    fn our_share_of_the_limit_must_be_most_of_it() {
+        for (share, passed) in [(95.0, true), (94.9, false), (0.0, false)] {
+            let report = report_of(Size::Embedded, 2.0, limited(share, 100));
+            let verdict = of(&report.rows, "share").verdict.clone().unwrap();
+            assert_eq!(
+                (verdict.threshold.as_str(), verdict.passed),
+                ("≥ 95", passed)
+            );
+            assert_eq!(report.passed(), passed, "{share}");
+        }
+    }
+
+    #[test]
     fn our_worst_window_must_hold_at_most_the_limit_and_the_peers_may_hold_more() {
         assert!(report(Size::Embedded, 2.0, 100).passed());
         let over = report(Size::Embedded, 2.0, 101);
@@ -544,6 +572,5 @@ mod tests {
         let text = table(&over);
         let line = text.lines().find(|line| line.contains("worst window"));
         assert!(line.is_some_and(|line| line.contains("MISSED")), "{text}");
-        assert_eq!(of(&over.rows, "share").verdict, None);
     }
 }

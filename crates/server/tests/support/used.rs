@@ -1,10 +1,10 @@
-//! Whether a limit was used, however slow the machine: in counts, by the receiver's clock.
+//! Whether a limit was used: in counts, by the receiver's clock.
 
 use server::receiver::Record;
 use server::trial::DestinationVerdict;
 
-/// Seconds without any arrival that a machine may have that does much else. A breaker
-/// that opens holds a destination for longer, and so did a drain that stood still.
+/// Seconds in a row without any arrival that a machine may have that does much else. A
+/// breaker that opens holds a destination for longer, and so did a drain that stood still.
 const EMPTY_SECONDS: usize = 5;
 
 /// The fullest second has a tenth of what is allowed at least, before the last tenth of
@@ -15,7 +15,7 @@ const PART: u64 = 10;
 /// The only destination of a trial with one limit, in seconds.
 pub(crate) fn limit_is_used(record: &Record, verdict: &DestinationVerdict) {
     let most = usize::try_from(verdict.events - verdict.events / PART).expect("some thousands");
-    let empty = record.empty_seconds(most);
+    let empty = record.empty_in_a_row(most);
     assert!(empty <= EMPTY_SECONDS, "{empty} seconds: {verdict:?}");
     assert_eq!(verdict.windows.len(), 1, "one limit: {verdict:?}");
     let second = &verdict.windows[0];

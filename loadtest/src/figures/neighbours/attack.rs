@@ -58,7 +58,7 @@ pub(super) enum Attack {
     Idempotency,
     /// Resends of a large history, as many as may begin.
     Resends,
-    /// Events for hundreds of subscribers, by the thousand.
+    /// Events for hundreds of subscribers, four in a batch.
     FanOut,
     /// A backlog as large as it is allowed, and more.
     Backlog,

@@ -43,12 +43,15 @@ pub(super) fn p99s(noticed: &Noticed) -> impl Iterator<Item = (&'static str, f64
 }
 
 /// The p99 of each aspect without an attack, in milliseconds: the middle one, since what
-/// an attack leaves behind is not to be a part of it.
+/// an attack leaves behind is not to be a part of it. Of none it is no number.
 pub(super) fn usual(alone: &[Noticed]) -> [f64; 3] {
     ASPECTS.map(|(_, of)| {
         let mut p99s: Vec<f64> = alone.iter().map(|one| percentile(of(one), 99)).collect();
         p99s.sort_unstable_by(f64::total_cmp);
-        percentile(&p99s, 50)
+        match p99s.is_empty() {
+            true => f64::NAN,
+            false => percentile(&p99s, 50),
+        }
     })
 }
 
@@ -95,7 +98,7 @@ pub(super) fn bounded(
     let mut figures = Vec::new();
     for (role, most) in roles {
         let used = memory.get(*role).copied();
-        let used = used.with_context(|| format!("{name}: the memory of {role} is not known"))?;
+        let used = used.with_context(|| format!("the memory of {role} is not known"))?;
         let name = format!("{name}: memory of {role}");
         figures.push(Figure::at_most(name, used, *most, "MiB"));
     }

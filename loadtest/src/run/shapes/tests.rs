@@ -1,3 +1,5 @@
+use std::collections::BTreeSet;
+
 use super::super::settings::Rate;
 use super::super::settings::tests::settings;
 use super::*;
@@ -10,11 +12,12 @@ fn events(steps: &[Step]) -> u64 {
     steps.iter().map(|step| u64::from(step.count)).sum()
 }
 
-const SHAPES: [Shape; 10] = [
+const SHAPES: [Shape; 11] = [
     Shape::Constant,
     Shape::Poisson,
     Shape::Burst,
     Shape::Import,
+    Shape::Waves,
     Shape::FlashSale,
     Shape::NoisyTenant,
     Shape::Failing,
@@ -54,6 +57,17 @@ fn another_seed_is_other_traffic() {
         };
         assert_ne!(of(1), of(2), "{shape:?}");
     }
+}
+
+#[test]
+fn a_wave_has_the_events_of_its_seconds_at_once() {
+    let steps = all(&settings(Shape::Waves));
+    assert_eq!(events(&steps), events(&all(&settings(Shape::Constant))));
+    let begins: BTreeSet<u64> = steps.iter().map(|step| step.at_us).collect();
+    let every_five_seconds = (0..12).map(|wave| wave * 5_000_000);
+    assert_eq!(begins, every_five_seconds.collect::<BTreeSet<u64>>());
+    let first = steps.iter().filter(|step| step.at_us == 0);
+    assert_eq!(first.count(), 500);
 }
 
 #[test]

@@ -14,7 +14,7 @@ use crate::api::Client;
 /// What the attackers call from: another address than their neighbours, as anybody's.
 pub(super) const FROM: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
-/// A history is made in so long: the neighbours' connections are not idle for longer.
+/// A history is made in so long, or nobody waits for it.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A tenant with bad intentions, or a stranger.

@@ -20,8 +20,11 @@ const HEAD_ADDRESSES: u32 = 2;
 const IDLE: usize = 10_000;
 const IDLE_ADDRESSES: u32 = 6;
 
-/// Bodies of each kind: four kinds of batches, and one of bulk bodies.
+/// Bodies of each of four kinds of batches.
 const BODIES: u32 = 16;
+
+/// Bulk bodies: as many as the API takes of one tenant.
+const BULK_BODIES: u32 = 4;
 
 /// Bytes of a body that are sent ten times a second. The API wants 1 KiB a second after
 /// a grace: one of these goes on to the end, and the other is cut off after a while.
@@ -62,12 +65,13 @@ pub(super) fn bodies(attacker: &Attacker, underway: &mut Underway) {
             (batch(&announced), spaces.clone()),
             (batch(CHUNKED), chunk(&spaces)),
         ];
-        for (head, piece) in kinds {
-            drip(attacker, underway, (head, piece));
+        for kind in kinds {
+            drip(attacker, underway, BODIES, kind);
         }
     }
     let bulk = head_of(attacker, ("bulk", "application/x-ndjson"), CHUNKED);
-    drip(attacker, underway, (bulk, chunk(&line(PIECES[0]))));
+    let line = chunk(&line(PIECES[0]));
+    drip(attacker, underway, BULK_BODIES, (bulk, line));
 }
 
 const CHUNKED: &str = "transfer-encoding: chunked";
@@ -91,13 +95,18 @@ fn line(bytes: usize) -> String {
     format!("{event:<width$}\n")
 }
 
-fn drip(attacker: &Attacker, underway: &mut Underway, (head, piece): (String, String)) {
+fn drip(
+    attacker: &Attacker,
+    underway: &mut Underway,
+    bodies: u32,
+    (head, piece): (String, String),
+) {
     let held = Held {
         heads: vec![head],
         then: Then::Sends(piece.into_bytes()),
         addresses: 1,
     };
-    underway.hold(BODIES, &attacker.address, held);
+    underway.hold(bodies, &attacker.address, held);
 }
 
 /// Fewer where fewer files may be open: the API's half is as small then.

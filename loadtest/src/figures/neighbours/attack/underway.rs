@@ -1,11 +1,12 @@
 //! An attack that goes on: who asks, who holds a connection, and how they were answered.
 
 use std::net::Ipv4Addr;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
@@ -23,6 +24,17 @@ const UNREAD_BYTES: u32 = 4_096;
 
 /// Whoever reads nothing hangs up then, and begins again: before the API does.
 const UNREAD_FOR: Duration = Duration::from_secs(20);
+
+/// How often whoever reads nothing looks whether it is closed.
+const LOOK_CLOSED: Duration = Duration::from_millis(250);
+
+/// How often it is counted how many connections are held.
+const COUNT_EVERY: Duration = Duration::from_secs(1);
+
+/// The first time each hangs up by itself, after another part of this: else all that the API
+/// closes after a while would be opened anew in the same second, and none be held in it.
+const APART: Duration = Duration::from_secs(10);
+const PARTS: u32 = 10;
 
 /// What is refused or closed before this was never held.
 const AT_ONCE: Duration = Duration::from_secs(1);
@@ -113,6 +125,23 @@ impl Underway {
     /// Connections that are held just now.
     pub(in crate::figures::neighbours) fn held(&self) -> u64 {
         self.told.held.load(Ordering::Relaxed)
+    }
+
+    /// What that comes to, and the fewest connections that were held in any second until then.
+    pub(in crate::figures::neighbours) async fn fewest_held<T>(
+        &self,
+        doing: impl Future<Output = T>,
+    ) -> (T, u64) {
+        let mut doing = pin!(doing);
+        let mut turns = interval(COUNT_EVERY);
+        let mut fewest = u64::MAX;
+        loop {
+            tokio::select! {
+                biased;
+                _ = turns.tick() => fewest = fewest.min(self.held()),
+                done = &mut doing => return (done, fewest),
+            }
+        }
     }
 
     /// Waits until all has come that has to come in spite of how it was sent.
@@ -208,14 +237,19 @@ impl Underway {
             self.tasks.spawn(async move {
                 // Not all in the same instant.
                 sleep(Duration::from_millis(u64::from(number) % 1_000)).await;
+                let mut most = Some(APART * (number % PARTS + 1) / PARTS);
                 loop {
                     told.asked.fetch_add(1, Ordering::Relaxed);
                     match held.begin(number, &address).await {
                         Ok(stream) => {
                             told.taken.fetch_add(1, Ordering::Relaxed);
                             let _one = Holding::of(&told.held);
+                            let going_on = held.go_on(stream);
                             // However it ended: it is opened again.
-                            let _ = held.go_on(stream).await;
+                            match most.take() {
+                                Some(most) => drop(timeout(most, going_on).await),
+                                None => drop(going_on.await),
+                            }
                         }
                         Err(_refused) => {
                             told.refused.fetch_add(1, Ordering::Relaxed);
@@ -252,8 +286,8 @@ impl Held {
     async fn go_on(&self, mut stream: TcpStream) -> std::io::Result<()> {
         let piece = match &self.then {
             Then::ReadsNothing => {
-                sleep(UNREAD_FOR).await;
-                return Ok(());
+                let closed = timeout(UNREAD_FOR, closed(&mut stream)).await;
+                return closed.unwrap_or(Ok(()));
             }
             Then::Reads => None,
             Then::Sends(piece) => Some(piece),
@@ -278,6 +312,17 @@ impl Held {
             failed = write => failed,
         }
     }
+}
+
+/// Until it is closed, nothing of it being read. The end is behind what is unread; but who
+/// is sent something after he has gone says so at once. An empty line before a request is
+/// none.
+async fn closed(stream: &mut TcpStream) -> std::io::Result<()> {
+    while !stream.ready(Interest::READABLE).await?.is_read_closed() {
+        stream.write_all(b"\r\n").await?;
+        sleep(LOOK_CLOSED).await;
+    }
+    Ok(())
 }
 
 /// Until it is closed, or answered by anything but a success. Nothing of it is read.
@@ -352,6 +397,38 @@ mod tests {
         met(&underway, 1).await;
         assert_eq!(underway.told(), [1, 1, 0, 0]);
         assert_eq!(underway.held(), 1);
+    }
+
+    #[tokio::test]
+    async fn who_reads_nothing_notices_that_it_is_closed() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let socket = socket_from(FROM).unwrap();
+        socket.set_recv_buffer_size(UNREAD_BYTES).unwrap();
+        let connected = socket.connect(listener.local_addr().unwrap());
+        let (client, accepted) = tokio::join!(connected, listener.accept());
+        let (mut client, (mut server, _)) = (client.unwrap(), accepted.unwrap());
+        let answer = vec![b'a'; 64 << 20];
+        let written = timeout(Duration::from_millis(200), server.write_all(&answer)).await;
+        assert!(written.is_err(), "it was read");
+        let early = timeout(LOOK_CLOSED * 2, closed(&mut client)).await;
+        assert!(early.is_err(), "it is open");
+        drop(server);
+        let noticed = timeout(UNREAD_FOR, closed(&mut client)).await;
+        assert!(noticed.is_ok(), "nobody noticed");
+    }
+
+    #[tokio::test]
+    async fn the_fewest_of_any_second_are_those_that_are_held() {
+        let underway = Underway::default();
+        let told = Arc::clone(&underway.told);
+        let _all = [(); 3].map(|()| Holding::of(&told.held));
+        let some = [(); 4].map(|()| Holding::of(&told.held));
+        let looking = async {
+            drop(some);
+            sleep(COUNT_EVERY * 3 / 2).await;
+            "looked"
+        };
+        assert_eq!(underway.fewest_held(looking).await, ("looked", 3));
     }
 
     /// A listener that answers each of its connections with this, and keeps them.
