@@ -3,7 +3,7 @@
 use super::By::{Cast, Chaos, Nothing, Test};
 use super::Row;
 
-pub(super) const ROWS: [Row; 22] = [
+pub(super) const ROWS: [Row; 23] = [
     Row {
         fault: "A limit is lowered while permits are out",
         mechanism: "the change locks the destination and moves its permits back before it enters history",
