@@ -118,7 +118,6 @@ struct OfOne<'a> {
     arrived: &'a [receiver::Arrival],
     /// Those that are longer than the destination's margin.
     stalls: &'a Stalls,
-    margin: Duration,
     window_percent: u32,
     /// It stands for all destinations.
     is_drawn: bool,
@@ -167,7 +166,6 @@ pub(crate) async fn judge(
         let of_it = OfOne {
             arrived: &arrived,
             stalls: &stalls,
-            margin,
             window_percent: received.window_percent,
             is_drawn: drawn.contains(&number),
         };
@@ -329,7 +327,6 @@ pub(crate) fn at_receiver(settings: &Settings, number: u32, received: Received<'
     let of_it = OfOne {
         arrived: &arrived,
         stalls: &stalls,
-        margin: USUAL_MARGIN,
         window_percent: received.window_percent,
         is_drawn: false,
     };
@@ -525,7 +522,6 @@ mod tests {
             let of_it = OfOne {
                 arrived: &arrived,
                 stalls: &Stalls::longer_than(margin, noted),
-                margin,
                 window_percent: WHOLE_WINDOWS,
                 is_drawn: false,
             };
