@@ -53,6 +53,7 @@ const STATUS_200: u8 = 0x88;
 
 fn trusting() -> HttpOptions {
     HttpOptions {
+        http2: true,
         extra_roots: vec![CertificateDer::from_pem_slice(CERTIFICATE).unwrap()],
         ..options()
     }
