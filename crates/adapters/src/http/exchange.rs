@@ -142,6 +142,7 @@ impl Exchange {
         // it the socket is closed: over HTTP/2, if nobody else has a place on it.
         let meter = connection.meter();
         let deadline = started_at + limit;
+        let first_byte = first_byte.by(deadline);
         let exchange = exchange(&mut connection, (outgoing, first_byte), caps);
         let done = progressing(&meter, deadline, exchange).await;
         let answer = match done {

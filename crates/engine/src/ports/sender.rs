@@ -40,7 +40,8 @@ pub trait Prepared: Send {
     /// closes the connection, or the request's part of one that is shared.
     ///
     /// It tells `first_byte` as soon as the network has the request's first byte: that
-    /// is the start, and limits count it.
+    /// is the start, and limits count it. On a connection that is shared, nothing leaves
+    /// later than `first_byte` says: what waited for so long is not sent.
     async fn send(
         self: Box<Self>,
         request: Request,
@@ -48,20 +49,39 @@ pub trait Prepared: Send {
     ) -> Result<Response, SendError>;
 }
 
-/// When the first byte of a request left. Clones are of the same request.
+/// When the first byte of a request left, and by when it has to. Clones are of the same
+/// request.
 #[derive(Debug, Clone, Default)]
-pub struct FirstByte(Arc<OnceLock<Instant>>);
+pub struct FirstByte {
+    left_at: Arc<OnceLock<Instant>>,
+    leave_by: Option<Instant>,
+}
 
 impl FirstByte {
+    /// The same, which has to leave by then; of several limits the first holds.
+    #[must_use]
+    pub fn by(self, limit: Instant) -> Self {
+        Self {
+            leave_by: Some(self.leave_by.map_or(limit, |before| before.min(limit))),
+            ..self
+        }
+    }
+
+    /// By when it has to leave, or not at all; `None` if it may at any time.
+    #[must_use]
+    pub fn leave_by(&self) -> Option<Instant> {
+        self.leave_by
+    }
+
     /// It has left just now; what is said again later does not count.
     pub fn leaves(&self) {
-        let _ = self.0.set(Instant::now());
+        let _ = self.left_at.set(Instant::now());
     }
 
     /// When it left; `None` as long as the network has nothing of the request.
     #[must_use]
     pub fn left_at(&self) -> Option<Instant> {
-        self.0.get().copied()
+        self.left_at.get().copied()
     }
 }
 

@@ -456,7 +456,7 @@ impl Deliverer {
         if events > 0 {
             metrics::histogram!("paceline_batch_events").record(events as f64);
         }
-        let first_byte = FirstByte::default();
+        let first_byte = FirstByte::default().by(sending.not_after + bound);
         let since_claim = |at: Instant| at.saturating_duration_since(sending.not_after);
         let mut exchange = pin!(caught(connection.send(request, first_byte.clone())));
         let result = match timeout(REPORTED_AFTER, &mut exchange).await {
