@@ -180,7 +180,12 @@ async fn where_nobody_can_be_reached_the_permit_goes_back_and_nothing_has_failed
 async fn what_a_receiver_has_not_looked_at_is_not_sent() {
     let world = World::new();
     let _worker = world.worker().await;
-    let refused = |_| Err(SendError::NotSent("the stream was refused".to_owned()));
+    let refused = |_| {
+        Err(SendError::Unread {
+            why: "the stream was refused".to_owned(),
+            may_arrive: true,
+        })
+    };
     world.sender.send.answers(refused);
     world.queue.delivers(&[permit(7)]);
     settle().await;
@@ -189,6 +194,7 @@ async fn what_a_receiver_has_not_looked_at_is_not_sent() {
     assert_eq!((outcome.kind, outcome.status), (OutcomeKind::NotSent, None));
     assert_eq!(outcome.error.as_deref(), Some("the stream was refused"));
     assert_eq!(outcome.next, NextTry::Again);
+    assert!(outcome.may_arrive);
 }
 
 #[tokio::test(start_paused = true)]

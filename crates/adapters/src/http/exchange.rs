@@ -23,7 +23,7 @@ use http::{Method, Version};
 use tokio::time::{Instant, timeout_at};
 
 use super::connection::{Body, Connection};
-use super::connections::Connections;
+use super::connections::{Connections, Refused};
 use super::endpoint::Endpoint;
 use super::metered::{MIN_BYTES_PER_SECOND, Meter, SLOW_START};
 use super::pool::{Key, Returned};
@@ -147,8 +147,11 @@ impl Exchange {
         let done = progressing(&meter, deadline, exchange).await;
         let answer = match done {
             Ok(Ok(answer)) => answer,
-            Ok(Err(SendError::NotSent(why))) => {
-                return Err(self.connections.refused(&self.key, why));
+            Ok(Err(SendError::Unread { why, may_arrive })) => {
+                return Err(match self.connections.refused(&self.key) {
+                    Refused::AsItMay => SendError::Unread { why, may_arrive },
+                    Refused::TooOften => SendError::Exchange(why),
+                });
             }
             Ok(Err(error)) => return Err(error),
             Err(Stopped::Deadline) => {

@@ -322,10 +322,17 @@ fn over_http2(request: Request<Bytes>) -> Result<(Request<()>, Bytes), SendError
 /// said GOAWAY, it has not looked at (RFC 9113, 6.8 and 8.7); and what was not handed over
 /// it will not see.
 fn unanswered(error: &h2::Error, followed: &Followed) -> SendError {
+    let why = error.to_string();
     let is_refused = error.is_go_away() || error.reason() == Some(Reason::REFUSED_STREAM);
-    match error.is_remote() && is_refused || followed.give_up() == Fate::Stays {
-        true => SendError::NotSent(error.to_string()),
-        false => SendError::Exchange(error.to_string()),
+    if error.is_remote() && is_refused {
+        return SendError::Unread {
+            why,
+            may_arrive: error.is_go_away(), // behind that, and its own stream is open
+        };
+    }
+    match followed.give_up() {
+        Fate::Stays => SendError::NotSent(why),
+        Fate::Begun | Fate::Left => SendError::Exchange(why),
     }
 }
 

@@ -342,6 +342,11 @@ async fn a_receiver_that_does_not_choose_it_is_sent_to_as_before() {
     }
 }
 
+/// Whether its receiver has not looked at it, and it may arrive yet.
+fn may_arrive(result: &Result<engine::ports::Response, SendError>) -> bool {
+    matches!(result, Err(SendError::Unread { may_arrive, .. }) if *may_arrive)
+}
+
 /// What it finishes is answered, what it does not look at any more was not sent, and the
 /// next goes elsewhere.
 #[tokio::test]
@@ -366,7 +371,7 @@ async fn what_a_receiver_was_to_finish_no_more_is_not_sent() {
         false => (other, one),
     };
     assert_eq!(answer.unwrap().status, 200);
-    assert!(matches!(lost, Err(SendError::NotSent(_))), "{lost:?}");
+    assert!(may_arrive(&lost), "{lost:?}");
     assert_eq!(send(&sender, &target).await.unwrap().status, 200);
     drop(sender);
     serving.await.unwrap();
@@ -388,7 +393,8 @@ async fn a_stream_that_is_refused_was_not_sent_and_any_other_reset_is_a_failure(
     // It keeps the connection.
     let other = sender.prepare(&target).await.unwrap();
     let refused = send(&sender, &target).await;
-    assert!(matches!(refused, Err(SendError::NotSent(_))), "{refused:?}");
+    let unread = matches!(&refused, Err(SendError::Unread { .. }));
+    assert!(unread && !may_arrive(&refused), "{refused:?}");
     for _ in 0..2 {
         let reset = send(&sender, &target).await;
         assert!(matches!(reset, Err(SendError::Exchange(_))), "{reset:?}");
@@ -422,10 +428,42 @@ async fn one_that_only_refuses_fails_in_the_end() {
     for number in 0..257 {
         let refused = send(&sender, &target).await;
         match number < 256 {
-            true => assert!(matches!(refused, Err(SendError::NotSent(_))), "{number}"),
+            true => assert!(matches!(refused, Err(SendError::Unread { .. })), "{number}"),
             false => assert!(matches!(refused, Err(SendError::Exchange(_)))),
         }
     }
+    drop((other, sender));
+    serving.await.unwrap();
+}
+
+/// An answer now and then does not make up for it.
+#[tokio::test]
+async fn one_that_mostly_refuses_fails_in_the_end() {
+    let (peer, sender) = (Peer::listen().await, HttpSender::new(trusting()));
+    let target = to(&peer, 1);
+    let serving = tokio::spawn(async move {
+        let mut framed = Framed::accept(&peer, 10).await;
+        for number in 0..800 {
+            let stream = framed.request().await;
+            match number % 3 {
+                0 => framed.answer(stream).await,
+                _ => {
+                    let reset = (RST_STREAM, 0, stream);
+                    framed.write(reset, &REFUSED_STREAM.to_be_bytes()).await;
+                }
+            }
+        }
+        framed.ended().await;
+    });
+    let other = sender.prepare(&target).await.unwrap();
+    let mut failures = Vec::new();
+    for number in 0..800 {
+        if let Err(SendError::Exchange(_)) = send(&sender, &target).await {
+            failures.push(number);
+        }
+    }
+    let first = failures.first().copied();
+    assert!(first.is_some_and(|first| first > 700), "{first:?}");
     drop((other, sender));
     serving.await.unwrap();
 }

@@ -184,7 +184,7 @@ pub const STORED_BODY_BYTES: usize = 16 * 1024;
 
 /// Why there is no response. After [`Prepared::send`], the receiver may have
 /// seen the request if it is [`SendError::TimedOut`] or
-/// [`SendError::Exchange`]. Of [`SendError::NotSent`] it may have seen that there was one.
+/// [`SendError::Exchange`]. Of [`SendError::Unread`] it has seen that there was one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SendError {
     /// The target cannot be connected to by rule: a malformed URL, a scheme or
@@ -203,8 +203,15 @@ pub enum SendError {
     /// The connection broke, or the response was malformed or over a cap.
     #[error("exchange failed: {0}")]
     Exchange(String),
-    /// The receiver has not looked at the request: it did not leave, or the receiver says
-    /// so. A start it is where its first byte has left.
+    /// The request did not leave, and does not any more.
     #[error("not sent: {0}")]
     NotSent(String),
+    /// The receiver says that it has not looked at the request, which has left: a start.
+    #[error("not sent: {why}")]
+    Unread {
+        /// In whose words.
+        why: String,
+        /// It has not ended this request by itself, so bytes of it may arrive yet.
+        may_arrive: bool,
+    },
 }

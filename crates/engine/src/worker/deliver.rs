@@ -392,8 +392,12 @@ impl Deliverer {
             self.tokens.throw_away(client, token);
         }
         if !matches!(result, Err(NotDone::NotSent(_))) {
+            // Also by what its receiver has not looked at: it may have said so late.
             let timed_out = matches!(result, Err(NotDone::Send(SendError::TimedOut(_))));
             started.place.held(dialling + elapsed, timed_out);
+        }
+        let is_unread = matches!(result, Err(NotDone::NotSent(_) | NotDone::Unread { .. }));
+        if !is_unread {
             if result.is_ok() {
                 self.spreads.note(&addressee.target, elapsed);
             }
@@ -504,6 +508,7 @@ impl Deliverer {
             next: NextTry::None,
             signal: Signal::default(),
             speaks: Speaks::ForRequest,
+            may_arrive: false,
         };
         match result {
             Ok(response) if (200..300).contains(&response.status) => Outcome {
@@ -530,6 +535,13 @@ impl Deliverer {
                 kind: OutcomeKind::NotSent,
                 error: Some(why.into()),
                 next: NextTry::Again,
+                ..blank
+            },
+            Err(NotDone::Unread { why, may_arrive }) => Outcome {
+                kind: OutcomeKind::NotSent,
+                error: Some(why.into()),
+                next: NextTry::Again,
+                may_arrive,
                 ..blank
             },
             Err(NotDone::Send(error)) => {
