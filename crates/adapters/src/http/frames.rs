@@ -20,6 +20,7 @@ use std::mem::take;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::Notify;
@@ -54,12 +55,17 @@ const BYTES_PER_UNASKED: usize = 512;
 /// The most that they add up to.
 const MOST_UNASKED: u32 = 10_000;
 
+/// Others do not share a connection whose oldest request has waited for so long while
+/// nothing of any answer came: less than two in a row take to find out.
+const SILENT_FOR: Duration = Duration::from_secs(3);
+
 /// What has passed on one connection.
 struct Passed {
     written: Cursor,
     read: Cursor,
-    /// When anything was read last.
-    read_at: Instant,
+    /// When anything of an exchange was read last. What a receiver's front answers by itself,
+    /// as pings and settings, says nothing of what is behind it.
+    heard_at: Instant,
     /// Requests that h2 is being given: it has not said their number.
     expected: Vec<Meter>,
     /// Those under way, by stream.
@@ -85,8 +91,11 @@ struct Passed {
 /// One under way.
 struct Exchange {
     meter: Meter,
+    began_at: Instant,
     /// The last frame of its request was handed over.
     is_whole: bool,
+    /// Something of its answer has come.
+    is_answered: bool,
 }
 
 /// The connection, as those see it who have exchanges on it. Clones share it.
@@ -173,10 +182,19 @@ impl Frames {
         }
     }
 
-    /// It begins no more exchanges if nothing has come since.
+    /// It begins no more exchanges if nothing of any has come since.
     pub(super) fn retire_if_silent_since(&self, began_at: Instant) {
         let mut passed = self.passed();
-        passed.is_retired |= passed.read_at < began_at;
+        passed.is_retired |= passed.heard_at < began_at;
+    }
+
+    /// Whether the oldest request without an answer has waited for [`SILENT_FOR`], and no
+    /// other had anything of one meanwhile: nobody may be there any more.
+    pub(super) fn is_silent(&self) -> bool {
+        let passed = self.passed();
+        let unanswered = passed.exchanges.values().filter(|one| !one.is_answered);
+        let oldest = unanswered.map(|one| one.began_at).min();
+        oldest.is_some_and(|oldest| oldest.max(passed.heard_at).elapsed() >= SILENT_FOR)
     }
 }
 
@@ -190,7 +208,9 @@ impl Followed {
         }
         let exchange = Exchange {
             meter: self.meter.clone(),
+            began_at: Instant::now(),
             is_whole: self.is_empty,
+            is_answered: false,
         };
         passed.exchanges.insert(stream, exchange);
         drop(passed);
@@ -236,7 +256,7 @@ impl Passed {
         Self {
             written: Cursor::after(PREFACE_BYTES),
             read: Cursor::after(0),
-            read_at: Instant::now(),
+            heard_at: Instant::now(),
             expected: Vec::new(),
             exchanges: HashMap::new(),
             handed_over: 0,
@@ -355,9 +375,9 @@ impl Passed {
     }
 
     fn read(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.read_at = Instant::now();
         let Self {
             read,
+            heard_at,
             exchanges,
             unasked,
             given_up,
@@ -365,11 +385,15 @@ impl Passed {
         } = self;
         read.pass(bytes, |piece| {
             let exchange = match piece.kind {
-                DATA | HEADERS | CONTINUATION => exchanges.get(&piece.stream),
+                DATA | HEADERS | CONTINUATION => exchanges.get_mut(&piece.stream),
                 _ => None,
             };
             match exchange {
-                Some(Exchange { meter, .. }) => {
+                Some(Exchange {
+                    meter, is_answered, ..
+                }) => {
+                    *heard_at = Instant::now();
+                    *is_answered = true;
                     meter.leaves(); // by now, whatever comes after it is still held up
                     meter.read(piece.bytes);
                     if meter.is_full() {
@@ -743,11 +767,31 @@ mod tests {
             }
             frames.passed().hold_back_what_is_late();
             assert!(frames.takes_more(), "it is still in time");
-            tokio::time::advance(std::time::Duration::from_millis(1)).await;
+            tokio::time::advance(Duration::from_millis(1)).await;
             frames.passed().hold_back_what_is_late();
             assert!(!frames.takes_more());
             assert_eq!(frames.passed().is_mute, is_mute);
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn silence_is_of_answers_and_not_of_the_connection() {
+        let frames = frames();
+        let (meter, _) = meter();
+        let oldest = followed(&frames, 1, meter);
+        let (meter, _) = self::meter();
+        let _other = followed(&frames, 3, meter);
+        tokio::time::advance(SILENT_FOR / 2).await;
+        assert!(!frames.is_silent());
+        tokio::time::advance(SILENT_FOR / 2).await;
+        frames.passed().read(&frame(6, 0, 8)).unwrap();
+        assert!(frames.is_silent(), "a ping is no answer");
+        frames.passed().read(&frame(HEADERS, 3, 1)).unwrap();
+        assert!(!frames.is_silent(), "another is answered");
+        tokio::time::advance(SILENT_FOR).await;
+        assert!(frames.is_silent());
+        drop(oldest);
+        assert!(!frames.is_silent(), "that one is being answered");
     }
 
     #[test]

@@ -123,8 +123,11 @@ impl Multiplexed {
         (shared.place()).ok_or_else(|| "it takes no requests".to_owned())
     }
 
-    /// A place, if one is free and a request would leave at once.
+    /// A place, if one is free, a request would leave at once, and somebody seems to be there.
     pub(super) fn place(self: &Arc<Self>) -> Option<Place> {
+        if self.frames.is_silent() {
+            return None;
+        }
         let permit = Arc::clone(&self.places).try_acquire_owned().ok()?;
         let mut place = Place {
             requests: self.requests.clone(),
@@ -270,7 +273,7 @@ impl Place {
         self.is_open() && self.shared.frames.under_way() < most
     }
 
-    /// An exchange that began then has had no answer in time. If nothing at all has come
+    /// An exchange that began then has had no answer in time. If nothing of any has come
     /// since, nobody may be there any more, and others would wait as long.
     pub(super) fn timed_out(&self, began_at: Instant) {
         self.shared.frames.retire_if_silent_since(began_at);
