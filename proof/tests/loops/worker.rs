@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
+use domain::admission::MAX_CLAIM_TO_SEND;
 use domain::attempt::OutcomeKind;
 use domain::ids::{AttemptId, Epoch};
 use domain::permit::Permit;
 use engine::ports::{ClaimAnswer, NextTry, SendError, Settlement};
+use tokio::time::Instant;
 
 use crate::support::{
     Counted, Event, World, answer, destination, in_slot, ms, pass, permit, permit_of, settle,
@@ -173,6 +175,19 @@ async fn where_nobody_can_be_reached_the_permit_goes_back_and_nothing_has_failed
     assert_eq!(claimed, [], "nothing is started");
     assert_eq!(world.journal.recorded(), []);
     assert_eq!(world.journal.released(), [permit(7)]);
+}
+
+/// What stands behind others on a connection may come to it too late.
+#[tokio::test(start_paused = true)]
+async fn a_request_is_told_by_when_it_has_to_leave() {
+    let world = World::new();
+    let _worker = world.worker().await;
+    world.queue.delivers(&[permit(7)]);
+    settle().await;
+    assert_eq!(world.journal.sent(), [AttemptId(7)]);
+    let leave_by = world.sender.leave_by().unwrap();
+    let latest = Instant::now() + MAX_CLAIM_TO_SEND;
+    assert!(leave_by <= latest, "no later than it may be dated");
 }
 
 /// Its first byte has left, so it is a start; and no try, and no failure of the receiver.

@@ -144,7 +144,7 @@ impl Frames {
     /// before h2 says its number.
     pub(super) fn follow(&self, (meter, bytes): (Meter, usize), most: usize) -> Option<Followed> {
         let mut passed = self.passed();
-        if passed.under_way() >= most {
+        if !passed.is_open() || passed.under_way() >= most {
             return None;
         }
         passed.expected.push(meter.clone());
@@ -171,13 +171,11 @@ impl Frames {
         !passed.is_stalled && passed.is_open()
     }
 
-    /// Waits until the network has all that was handed over.
+    /// Waits until the network has, or had since, all that was handed over. Where a long body
+    /// keeps it busy, it never has for long.
     pub(super) async fn flushed(&self) {
-        loop {
-            let moved = self.moves.notified(); // before the look: none is missed
-            if !self.passed().is_stalled {
-                return;
-            }
+        let moved = self.moves.notified(); // before the look: it is not missed
+        if self.passed().is_stalled {
             moved.await;
         }
     }
