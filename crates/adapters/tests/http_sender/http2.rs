@@ -11,7 +11,7 @@ use std::time::Duration;
 use adapters::http::{Dial, HttpOptions, HttpSender};
 use async_trait::async_trait;
 use bytes::Bytes;
-use engine::ports::{FirstByte, Prepared, STORED_BODY_BYTES, SendError, Sender, Target};
+use engine::ports::{FirstByte, STORED_BODY_BYTES, SendError, Sender, Target};
 use futures_util::future::join_all;
 use h2::server::{Connection, SendResponse};
 use h2::{Reason, SendStream};

@@ -396,8 +396,8 @@ impl Deliverer {
             let timed_out = matches!(result, Err(NotDone::Send(SendError::TimedOut(_))));
             started.place.held(dialling + elapsed, timed_out);
         }
-        let is_unread = matches!(result, Err(NotDone::NotSent(_) | NotDone::Unread { .. }));
-        if !is_unread {
+        let was_looked_at = !matches!(result, Err(NotDone::NotSent(_) | NotDone::Unread { .. }));
+        if was_looked_at {
             if result.is_ok() {
                 self.spreads.note(&addressee.target, elapsed);
             }
