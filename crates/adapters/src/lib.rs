@@ -29,3 +29,4 @@ mod smart_memory;
 pub mod sqlite;
 mod stored_policy;
 mod subscriber;
+pub mod unsent;

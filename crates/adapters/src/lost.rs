@@ -29,5 +29,6 @@ pub(crate) fn no_event(
         next: NextTry::None,
         signal: Signal::default(),
         speaks: Speaks::default(),
+        may_arrive: false,
     }
 }

@@ -359,9 +359,10 @@ pub struct TargetConfig {
     )]
     pub egress_proxy: Option<SecretUrl>,
 
-    /// Offer HTTP/2 to receivers, over TLS; `off` sends to all of them over HTTP/1.1.
+    /// Offer HTTP/2 to receivers, over TLS. One lost packet delays all requests that share
+    /// a connection, and they may arrive together.
     #[arg(long, env = "PACELINE_HTTP2", value_name = "BOOL", action = ArgAction::Set)]
-    #[arg(default_value = "on", default_missing_value = "on", num_args = 0..=1)]
+    #[arg(default_value = "off", default_missing_value = "on", num_args = 0..=1)]
     #[arg(value_parser = BoolishValueParser::new())]
     pub http2: bool,
 
@@ -438,7 +439,7 @@ impl Default for TargetConfig {
             nat64_prefixes: Vec::new(),
             allow_ports: USUAL_PORTS.to_vec(),
             egress_proxy: None,
-            http2: true,
+            http2: false,
             handshake_origin: None,
             signature: SignatureConfig::default(),
         }

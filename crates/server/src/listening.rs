@@ -18,6 +18,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use adapters::unsent::take_little;
 use axum::Router;
 use axum::body::Body;
 use axum::response::IntoResponse;
@@ -27,7 +28,6 @@ use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
@@ -53,11 +53,6 @@ const HEAD_BYTES: usize = 16 * 1024;
 /// read on, or of an answer. No more than a head needs: with 10,000 strangers who
 /// never end theirs that is 160 MiB, and all else of theirs about as much again.
 const BUFFER_BYTES: usize = HEAD_BYTES;
-
-/// What the kernel takes of an answer beyond what it has sent. Of itself it takes megabytes, and
-/// has room for more when a third of them is gone: of a client that reads 2 KiB a second that
-/// is after ten minutes, so that he seems to read nothing.
-const UNSENT_BYTES: u16 = 16 * 1024;
 
 /// How long a client may read nothing while its answer waits for it, and send
 /// nothing either: a bulk body may well be sent whole before its answer is read.
@@ -159,22 +154,13 @@ impl Listening {
 fn prepare(stream: &TcpStream) -> io::Result<()> {
     // An answer is one write: waiting for more delays it and saves nothing.
     stream.set_nodelay(true)?;
+    // Of a client that reads 2 KiB a second the kernel has room again after ten minutes, so
+    // that he seems to read nothing.
     if let Err(error) = take_little(stream) {
         // Without it only somebody who reads very slowly is given up.
         tracing::debug!(%error, "the system takes as much of an answer as it likes");
     }
     Ok(())
-}
-
-/// Lets the kernel take no more than [`UNSENT_BYTES`].
-fn take_little(stream: &TcpStream) -> io::Result<()> {
-    #[cfg(target_os = "linux")]
-    {
-        SockRef::from(stream).set_tcp_notsent_lowat(UNSENT_BYTES.into())
-    }
-    // What was sent and has not come counts as well, which is slower over long ways.
-    #[cfg(not(target_os = "linux"))]
-    SockRef::from(stream).set_send_buffer_size(UNSENT_BYTES.into())
 }
 
 struct Connection {

@@ -66,11 +66,12 @@ pub(super) const ROWS: [Row; 23] = [
     Row {
         fault: "A receiver ends a connection over HTTP/2 by GOAWAY, or refuses a stream",
         mechanism: "what it says that it has not looked at is `not_sent` and waits again with the same try; what it still finishes is answered, and the next request has another connection",
-        residue: "a start of the limit for each; one that only refuses fails after 256 in a row",
+        residue: "a start of the limit for each; one that refuses more than it answers fails after 256 more",
         exercised: &[
             Test("what_a_receiver_was_to_finish_no_more_is_not_sent"),
             Test("a_stream_that_is_refused_was_not_sent_and_any_other_reset_is_a_failure"),
             Test("one_that_only_refuses_fails_in_the_end"),
+            Test("one_that_mostly_refuses_fails_in_the_end"),
             Test("what_a_receiver_has_not_looked_at_is_not_sent"),
         ],
     },

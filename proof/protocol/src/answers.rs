@@ -281,6 +281,7 @@ impl Answers {
             next: NextTry::None,
             signal: Signal::default(),
             speaks: Speaks::ForRequest,
+            may_arrive: false,
         };
         match self.mutation {
             Some(Mutation::StartsCount) => claimed + sent_after,

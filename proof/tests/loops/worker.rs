@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
+use domain::admission::MAX_CLAIM_TO_SEND;
 use domain::attempt::OutcomeKind;
 use domain::ids::{AttemptId, Epoch};
 use domain::permit::Permit;
 use engine::ports::{ClaimAnswer, NextTry, SendError, Settlement};
+use tokio::time::Instant;
 
 use crate::support::{
     Counted, Event, World, answer, destination, in_slot, ms, pass, permit, permit_of, settle,
@@ -175,12 +177,30 @@ async fn where_nobody_can_be_reached_the_permit_goes_back_and_nothing_has_failed
     assert_eq!(world.journal.released(), [permit(7)]);
 }
 
+/// What stands behind others on a connection may come to it too late.
+#[tokio::test(start_paused = true)]
+async fn a_request_is_told_by_when_it_has_to_leave() {
+    let world = World::new();
+    let _worker = world.worker().await;
+    world.queue.delivers(&[permit(7)]);
+    settle().await;
+    assert_eq!(world.journal.sent(), [AttemptId(7)]);
+    let leave_by = world.sender.leave_by().unwrap();
+    let latest = Instant::now() + MAX_CLAIM_TO_SEND;
+    assert!(leave_by <= latest, "no later than it may be dated");
+}
+
 /// Its first byte has left, so it is a start; and no try, and no failure of the receiver.
 #[tokio::test(start_paused = true)]
 async fn what_a_receiver_has_not_looked_at_is_not_sent() {
     let world = World::new();
     let _worker = world.worker().await;
-    let refused = |_| Err(SendError::NotSent("the stream was refused".to_owned()));
+    let refused = |_| {
+        Err(SendError::Unread {
+            why: "the stream was refused".to_owned(),
+            may_arrive: true,
+        })
+    };
     world.sender.send.answers(refused);
     world.queue.delivers(&[permit(7)]);
     settle().await;
@@ -189,6 +209,7 @@ async fn what_a_receiver_has_not_looked_at_is_not_sent() {
     assert_eq!((outcome.kind, outcome.status), (OutcomeKind::NotSent, None));
     assert_eq!(outcome.error.as_deref(), Some("the stream was refused"));
     assert_eq!(outcome.next, NextTry::Again);
+    assert!(outcome.may_arrive);
 }
 
 #[tokio::test(start_paused = true)]

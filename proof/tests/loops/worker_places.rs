@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use domain::ids::AttemptId;
-use engine::ports::Settlement;
+use engine::ports::{SendError, Settlement};
 use engine::worker::WorkerOptions;
 
 use crate::support::{Event, World, destination, ms, pass, permit_of, settle};
@@ -58,6 +58,29 @@ async fn those_that_nobody_knows_leave_a_quarter_to_the_others() {
 async fn those_that_hang_leave_half() {
     let (world, _worker) = world().await;
     // Until each of them has had a place, and a timeout in it.
+    for time in 0..6 {
+        flood(&world, time).await;
+        pass(ms(15_100)).await;
+    }
+    assert_eq!(world.sender.under_way(), 0);
+    flood(&world, 6).await;
+    pass(ms(100)).await;
+    assert_eq!(world.sender.under_way(), 32);
+}
+
+/// So does a receiver that lets requests wait, and says then that it has not looked at them.
+#[tokio::test(start_paused = true)]
+async fn those_that_refuse_late_leave_half() {
+    let (world, _worker) = world().await;
+    world.sender.hangs_from(AttemptId(i64::MAX));
+    world.sender.send.takes(ms(14_900));
+    let refused = |_| {
+        Err(SendError::Unread {
+            why: "the stream was refused".to_owned(),
+            may_arrive: false,
+        })
+    };
+    world.sender.send.answers(refused);
     for time in 0..6 {
         flood(&world, time).await;
         pass(ms(15_100)).await;

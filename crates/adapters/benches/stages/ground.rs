@@ -283,5 +283,6 @@ fn success(permit: &Permit) -> Outcome {
         next: NextTry::None,
         signal: Signal::default(),
         speaks: Speaks::default(),
+        may_arrive: false,
     }
 }

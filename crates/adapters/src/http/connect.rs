@@ -25,6 +25,7 @@ use super::proxy::ProxyAway;
 use super::resolve::Resolver;
 use super::sessions::Sessions;
 use super::verifier::Bounded;
+use crate::unsent::take_little;
 
 /// For all addresses of a destination together.
 const TCP_TIMEOUT: Duration = Duration::from_secs(5);
@@ -85,6 +86,11 @@ impl Connector {
             Scheme::Https => {
                 let tls = self.secure(tcp, (origin, identity)).await?;
                 if tls.get_ref().1.alpn_protocol() == Some(HTTP2) {
+                    // A request waits behind what others wrote: what the kernel takes counts
+                    // as left, and is not to lie there.
+                    if let Err(error) = take_little(tls.get_ref().0) {
+                        tracing::debug!(%error, "the system takes as much as it likes");
+                    }
                     let opened = Connection::multiplexed(Box::new(tls)).await;
                     return opened.map_err(|why| failed("http", &why));
                 }

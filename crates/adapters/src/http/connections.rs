@@ -46,9 +46,9 @@ const FAILURE_KEPT: Duration = Duration::from_secs(20);
 /// forgotten. About 100 bytes each.
 const MOST_SPOKEN: usize = 16_384;
 
-/// Requests in a row that a receiver says it has not looked at, and no answer between:
-/// more of them are failures, or one that says it always would be sent to for ever. As many
-/// as four of its connections have places.
+/// Requests that a receiver says it has not looked at, less those that it has answered
+/// since: more of them are failures, or one that mostly says so would be sent to for ever.
+/// As many as four of its connections have places.
 const MOST_REFUSED: u32 = 256;
 
 /// What a dial came to.
@@ -69,8 +69,17 @@ pub(super) struct Connections {
 struct Spoken {
     /// Requests at once on one connection: over HTTP/1.1 one.
     places: usize,
-    /// Requests that it did not look at, since its last answer.
+    /// Requests that it did not look at; each answer makes up for one.
     refused: u32,
+}
+
+/// What it comes to that a receiver has not looked at a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Refused {
+    /// It is sent again.
+    AsItMay,
+    /// A failure.
+    TooOften,
 }
 
 impl Spoken {
@@ -138,20 +147,23 @@ impl Connections {
         if let Some(before) = spoken.get(key).copied()
             && before.refused > 0
         {
-            let refused = 0;
+            let refused = before.refused - 1;
             spoken.insert(key.clone(), Spoken { refused, ..before });
         }
     }
 
-    /// What it comes to that the receiver has not looked at a request.
-    pub(super) fn refused(&self, key: &Key, why: String) -> SendError {
+    /// The receiver says that it has not looked at a request.
+    pub(super) fn refused(&self, key: &Key) -> Refused {
         let mut spoken = lock(&self.spoken);
-        let before = spoken.get(key).copied().unwrap_or(Spoken::HTTP1);
+        // What it speaks may be forgotten; the next dial learns it.
+        let Some(before) = spoken.get(key).copied() else {
+            return Refused::AsItMay;
+        };
         let refused = before.refused.saturating_add(1);
         spoken.insert(key.clone(), Spoken { refused, ..before });
         match refused > MOST_REFUSED {
-            true => SendError::Exchange(why),
-            false => SendError::NotSent(why),
+            true => Refused::TooOften,
+            false => Refused::AsItMay,
         }
     }
 
@@ -167,8 +179,9 @@ impl Connections {
         {
             return; // its receiver has said GOAWAY meanwhile, say
         }
-        // The receiver is about to close it.
-        let closes = keep_alive.is_some_and(|kept| kept.is_zero());
+        // The receiver is about to close it, or it is too old for another request.
+        let closes = keep_alive.is_some_and(|kept| kept.is_zero())
+            || Instant::now() >= opened_at + self.limits.age;
         let left = match lock(&self.lines).get_mut(key) {
             Some(line) => {
                 line.answers();
@@ -252,6 +265,10 @@ impl Connections {
         let now = Instant::now();
         let places = dialled.as_ref().ok().map(|one| self.learn(key, one));
         let shared = dialled.as_ref().ok().and_then(Connection::shared).cloned();
+        // Before the lock, which is everybody's: a place is not had without other locks.
+        let waiting = (lock(&self.lines).get(key)).map_or(0, |line| line.waiting.len());
+        let place = |_| Some(Connection::Http2(shared.as_ref()?.place()?));
+        let mut places_left: Vec<Connection> = (1..waiting).map_while(place).collect();
         let mut lines = lock(&self.lines);
         let Entry::Occupied(mut line) = lines.entry(key.clone()) else {
             return 0;
@@ -260,13 +277,13 @@ impl Connections {
             line.get_mut().places = places;
         }
         let left = line.get_mut().ended(dialled, now);
-        let more = || Some(Connection::Http2(shared.as_ref()?.place()?));
-        line.get_mut().share(more);
+        line.get_mut().share(|| places_left.pop());
         let begin = line.get_mut().begin();
         if line.get().is_over(now) {
             line.remove();
         }
         drop(lines);
+        drop(places_left); // those who waited for them are gone
         if let Some(connection) = left {
             let returned = Returned {
                 opened_at: connection.opened_at(),
@@ -334,7 +351,7 @@ impl<C> Line<C> {
     }
 
     /// To those who wait, as long as there is more.
-    fn share(&mut self, more: impl Fn() -> Option<C>) {
+    fn share(&mut self, mut more: impl FnMut() -> Option<C>) {
         self.waiting.retain(|one| !one.is_closed());
         while !self.waiting.is_empty()
             && let Some(connection) = more()
@@ -386,7 +403,80 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
+    use domain::ids::DestinationId;
+    use tokio::io::{DuplexStream, duplex};
+    use url::Host;
+    use uuid::Uuid;
+
+    use super::super::endpoint::Origin;
     use super::*;
+
+    const LIMITS: PoolLimits = PoolLimits {
+        per_key: 2,
+        total: 2,
+        idle_age: Duration::from_secs(30),
+        age: Duration::from_secs(300),
+        http2: true,
+    };
+
+    fn key() -> Key {
+        Key {
+            destination: DestinationId(Uuid::from_u128(1)),
+            origin: Arc::new(Origin {
+                scheme: Scheme::Https,
+                host: Host::Domain("example.com".to_owned()),
+                port: 443,
+            }),
+            identity: None,
+        }
+    }
+
+    /// One over HTTP/1.1 that was just opened, and its other end.
+    async fn opened() -> (Returned<Connection>, DuplexStream) {
+        let (ours, theirs) = duplex(64);
+        let connection = Connection::open(Box::new(ours)).await.unwrap();
+        let returned = Returned {
+            opened_at: connection.opened_at(),
+            connection,
+            keep_alive: None,
+        };
+        (returned, theirs)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_waits_gets_none_that_is_too_old() {
+        let connections = Connections::new(LIMITS);
+        for (age, is_young) in [
+            (LIMITS.age, false),
+            (LIMITS.age - Duration::from_secs(1), true),
+        ] {
+            let mut lined = connections.line_up(&key()).unwrap();
+            let (returned, _theirs) = opened().await;
+            tokio::time::advance(age).await;
+            connections.put(&key(), returned);
+            let got = lined.dialled.try_recv();
+            assert_eq!(got.is_ok(), is_young, "{age:?}");
+            assert_eq!(connections.idle(), 0);
+        }
+    }
+
+    #[tokio::test]
+    async fn refusals_teach_nothing_of_what_a_receiver_speaks() {
+        let connections = Connections::new(LIMITS);
+        assert_eq!(connections.refused(&key()), Refused::AsItMay);
+        assert_eq!(connections.places(&key()), None);
+        let (returned, _theirs) = opened().await;
+        connections.learn(&key(), &returned.connection);
+        for _ in 0..MOST_REFUSED {
+            assert_eq!(connections.refused(&key()), Refused::AsItMay);
+        }
+        assert_eq!(connections.refused(&key()), Refused::TooOften);
+        connections.answered(&key());
+        connections.answered(&key());
+        assert_eq!(connections.refused(&key()), Refused::AsItMay);
+        assert_eq!(connections.refused(&key()), Refused::TooOften);
+        assert_eq!(connections.places(&key()), Some(1));
+    }
 
     type Waits = oneshot::Receiver<Result<u32, SendError>>;
 

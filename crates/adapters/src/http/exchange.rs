@@ -23,7 +23,7 @@ use http::{Method, Version};
 use tokio::time::{Instant, timeout_at};
 
 use super::connection::{Body, Connection};
-use super::connections::Connections;
+use super::connections::{Connections, Refused};
 use super::endpoint::Endpoint;
 use super::metered::{MIN_BYTES_PER_SECOND, Meter, SLOW_START};
 use super::pool::{Key, Returned};
@@ -142,12 +142,16 @@ impl Exchange {
         // it the socket is closed: over HTTP/2, if nobody else has a place on it.
         let meter = connection.meter();
         let deadline = started_at + limit;
+        let first_byte = first_byte.by(deadline);
         let exchange = exchange(&mut connection, (outgoing, first_byte), caps);
         let done = progressing(&meter, deadline, exchange).await;
         let answer = match done {
             Ok(Ok(answer)) => answer,
-            Ok(Err(SendError::NotSent(why))) => {
-                return Err(self.connections.refused(&self.key, why));
+            Ok(Err(SendError::Unread { why, may_arrive })) => {
+                return Err(match self.connections.refused(&self.key) {
+                    Refused::AsItMay => SendError::Unread { why, may_arrive },
+                    Refused::TooOften => SendError::Exchange(why),
+                });
             }
             Ok(Err(error)) => return Err(error),
             Err(Stopped::Deadline) => {

@@ -3,13 +3,24 @@
 //! h2 speaks the protocol. It does not say when a request's first byte has left, which is
 //! the start that limits count, nor how much has come for one response, and it lets a
 //! receiver send what nobody asked for as fast as it can. All of that is read off the heads
-//! of frames (RFC 9113, 4.1) on their way between h2 and the socket; nothing is changed.
+//! of frames (RFC 9113, 4.1) on their way between h2 and the socket.
+//!
+//! # What is too late does not leave
+//! h2 takes back no request that waits in it, and TLS nothing that it has encrypted. So what
+//! is still behind us is looked at before every write. From the first request on of which
+//! nothing was handed over when it had to leave, frames are swallowed: h2 believes that they
+//! are out, and those that were out before go on. Where something was handed over that the
+//! network has not taken, nothing at all is written any more. Either way answers are still
+//! read, so that those of requests that have left are not lost, and nobody begins another
+//! exchange.
 
 use std::collections::HashMap;
 use std::io::{self, IoSlice};
+use std::mem::take;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::Notify;
@@ -28,6 +39,9 @@ const DATA: u8 = 0;
 const HEADERS: u8 = 1;
 const CONTINUATION: u8 = 9;
 
+/// The flag by which DATA and HEADERS are the last of their stream.
+const END_STREAM: u8 = 1;
+
 /// Frames that a receiver may send although they are no part of an answer under way: pings,
 /// settings, windows, resets, and what was on its way when we gave an answer up. Each costs
 /// a look at it, and some of them a frame in return.
@@ -41,14 +55,21 @@ const BYTES_PER_UNASKED: usize = 512;
 /// The most that they add up to.
 const MOST_UNASKED: u32 = 10_000;
 
+/// Others do not share a connection whose oldest request has waited for so long while
+/// nothing of any answer came: less than two in a row take to find out.
+const SILENT_FOR: Duration = Duration::from_secs(3);
+
 /// What has passed on one connection.
 struct Passed {
     written: Cursor,
     read: Cursor,
-    /// When anything was read last.
-    read_at: Instant,
+    /// When anything of an exchange was read last. What a receiver's front answers by itself,
+    /// as pings and settings, says nothing of what is behind it.
+    heard_at: Instant,
+    /// Requests that h2 is being given: it has not said their number.
+    expected: Vec<Meter>,
     /// Those under way, by stream.
-    exchanges: HashMap<u32, Meter>,
+    exchanges: HashMap<u32, Exchange>,
     /// The newest stream of whose request anything was handed over.
     handed_over: u32,
     /// The newest stream whose request has left.
@@ -59,15 +80,30 @@ struct Passed {
     unasked: u32,
     /// It begins no more exchanges.
     is_retired: bool,
+    /// The last stream that anything is still let out of.
+    last_out: u32,
+    /// Nothing is let out any more.
+    is_mute: bool,
     /// Nothing is read or written any more.
     given_up: Option<String>,
+}
+
+/// One under way.
+struct Exchange {
+    meter: Meter,
+    began_at: Instant,
+    /// The last frame of its request was handed over.
+    is_whole: bool,
+    /// Something of its answer has come.
+    is_answered: bool,
 }
 
 /// The connection, as those see it who have exchanges on it. Clones share it.
 #[derive(Clone)]
 pub(super) struct Frames {
     passed: Arc<Mutex<Passed>>,
-    gives_up: Arc<Notify>,
+    /// The network has all again that was handed over.
+    moves: Arc<Notify>,
 }
 
 /// A stream whose frames are looked at.
@@ -76,10 +112,26 @@ pub(super) struct Watched {
     frames: Frames,
 }
 
-/// One exchange, whose response is counted until this is dropped.
+/// One exchange, whose response is counted until this is dropped. If its request has not
+/// left by then, it does not leave any more.
 pub(super) struct Followed {
     frames: Frames,
-    stream: u32,
+    meter: Meter,
+    is_empty: bool,
+    /// `None` as long as h2 has not said it.
+    stream: Option<u32>,
+}
+
+/// What has become of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// The network has its first byte.
+    Left,
+    /// A part of it was handed over; whether that part was all of a first record, and left,
+    /// nobody can say.
+    Begun,
+    /// Nothing of it leaves.
+    Stays,
 }
 
 impl Frames {
@@ -87,65 +139,113 @@ impl Frames {
         self.passed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The exchange on this stream, which is of a request of so many bytes, has begun. Its
-    /// first byte may have left already: h2 wakes whoever writes before it says the number.
-    pub(super) fn follow(&self, stream: u32, (meter, bytes): (Meter, usize)) -> Followed {
+    /// A request of so many bytes is about to be given to h2, if no more than `most` are
+    /// under way with it. From now on it does not leave too late: whoever writes may do so
+    /// before h2 says its number.
+    pub(super) fn follow(&self, (meter, bytes): (Meter, usize), most: usize) -> Option<Followed> {
         let mut passed = self.passed();
-        if stream <= passed.left {
-            meter.leaves();
+        if !passed.is_open() || passed.under_way() >= most {
+            return None;
         }
-        passed.exchanges.insert(stream, meter);
+        passed.expected.push(meter.clone());
         let windows = u32::try_from(bytes / BYTES_PER_UNASKED).unwrap_or(MOST_UNASKED);
         let more = UNASKED_PER_REQUEST.saturating_add(windows);
         passed.unasked = passed.unasked.saturating_add(more).min(MOST_UNASKED);
         drop(passed);
-        Followed {
+        Some(Followed {
             frames: self.clone(),
-            stream,
-        }
+            meter,
+            is_empty: bytes == 0,
+            stream: None,
+        })
+    }
+
+    /// How many requests h2 has, of those that somebody waits for.
+    pub(super) fn under_way(&self) -> usize {
+        self.passed().under_way()
     }
 
     /// Whether another request would leave at once.
     pub(super) fn takes_more(&self) -> bool {
         let passed = self.passed();
-        !passed.is_stalled && !passed.is_retired && passed.given_up.is_none()
+        !passed.is_stalled && passed.is_open()
     }
 
-    /// It begins no more exchanges if nothing has come since.
+    /// Waits until the network has, or had since, all that was handed over. Where a long body
+    /// keeps it busy, it never has for long.
+    pub(super) async fn flushed(&self) {
+        let moved = self.moves.notified(); // before the look: it is not missed
+        if self.passed().is_stalled {
+            moved.await;
+        }
+    }
+
+    /// It begins no more exchanges if nothing of any has come since.
     pub(super) fn retire_if_silent_since(&self, began_at: Instant) {
         let mut passed = self.passed();
-        passed.is_retired |= passed.read_at < began_at;
+        passed.is_retired |= passed.heard_at < began_at;
     }
 
-    /// Comes when the connection is given up, so that whoever drives it drops it.
-    pub(super) async fn given_up(&self) {
-        self.gives_up.notified().await;
+    /// Whether the oldest request without an answer has waited for [`SILENT_FOR`], and no
+    /// other had anything of one meanwhile: nobody may be there any more.
+    pub(super) fn is_silent(&self) -> bool {
+        let passed = self.passed();
+        let unanswered = passed.exchanges.values().filter(|one| !one.is_answered);
+        let oldest = unanswered.map(|one| one.began_at).min();
+        oldest.is_some_and(|oldest| oldest.max(passed.heard_at).elapsed() >= SILENT_FOR)
     }
 }
 
 impl Followed {
-    /// Whether anything of the request was handed over.
-    pub(super) fn was_handed_over(&self) -> bool {
-        self.stream <= self.frames.passed().handed_over
+    /// The request is on this stream. Its first byte may have left already.
+    pub(super) fn numbered(&mut self, stream: u32) {
+        let mut passed = self.frames.passed();
+        passed.expected.retain(|one| !one.is(&self.meter));
+        if stream <= passed.left {
+            self.meter.leaves();
+        }
+        let exchange = Exchange {
+            meter: self.meter.clone(),
+            began_at: Instant::now(),
+            is_whole: self.is_empty,
+            is_answered: false,
+        };
+        passed.exchanges.insert(stream, exchange);
+        drop(passed);
+        self.stream = Some(stream);
     }
 
-    /// Gives the whole connection up if nothing of the request was handed over yet: h2 takes
-    /// back no request that waits. Nothing of it will leave then; false if it has.
-    pub(super) fn give_up_unless_handed_over(&self) -> bool {
+    /// It ends here; whether h2 may still have a part of its request. What is half written
+    /// h2 does not throw away when it is reset, so the connection begins no more exchanges
+    /// then.
+    pub(super) fn leaves_unfinished(&self) -> bool {
         let mut passed = self.frames.passed();
-        if self.stream <= passed.handed_over {
-            return false;
+        let exchange = self.stream.and_then(|stream| passed.exchanges.get(&stream));
+        let is_unfinished = exchange.is_some_and(|exchange| !exchange.is_whole);
+        passed.is_retired |= is_unfinished && passed.is_stalled;
+        is_unfinished
+    }
+
+    /// If the request has not left, it does not any more; what has become of it.
+    pub(super) fn give_up(&self) -> Fate {
+        let mut passed = self.frames.passed();
+        match self.stream {
+            _ if !self.meter.is_pending() => Fate::Left,
+            // h2 has not taken it.
+            None => Fate::Stays,
+            Some(stream) => passed.hold_back(stream),
         }
-        passed.given_up = Some("the connection takes nothing".to_owned());
-        drop(passed);
-        self.frames.gives_up.notify_one();
-        true
     }
 }
 
 impl Drop for Followed {
     fn drop(&mut self) {
-        self.frames.passed().exchanges.remove(&self.stream);
+        let _fate = self.give_up();
+        let mut passed = self.frames.passed();
+        passed.expected.retain(|one| !one.is(&self.meter));
+        if let Some(stream) = self.stream {
+            passed.exchanges.remove(&stream);
+        }
     }
 }
 
@@ -154,13 +254,16 @@ impl Passed {
         Self {
             written: Cursor::after(PREFACE_BYTES),
             read: Cursor::after(0),
-            read_at: Instant::now(),
+            heard_at: Instant::now(),
+            expected: Vec::new(),
             exchanges: HashMap::new(),
             handed_over: 0,
             left: 0,
             is_stalled: false,
             unasked: FIRST_UNASKED,
             is_retired: false,
+            last_out: u32::MAX,
+            is_mute: false,
             given_up: None,
         }
     }
@@ -172,15 +275,86 @@ impl Passed {
         }
     }
 
+    /// Whether it begins exchanges.
+    fn is_open(&self) -> bool {
+        let lets_out = self.last_out == u32::MAX && !self.is_mute;
+        lets_out && !self.is_retired && self.given_up.is_none()
+    }
+
+    fn under_way(&self) -> usize {
+        self.exchanges.len() + self.expected.len()
+    }
+
+    /// Lets nothing more out of this stream, whose request has not left.
+    fn hold_back(&mut self, stream: u32) -> Fate {
+        if stream <= self.handed_over {
+            self.is_mute = true;
+            return Fate::Begun;
+        }
+        self.lets_out_no_new();
+        Fate::Stays
+    }
+
+    /// Of streams of which nothing was handed over.
+    fn lets_out_no_new(&mut self) {
+        // Whose head it is that was handed over in part, nobody knows here.
+        self.is_mute |= self.written.known > 0;
+        self.last_out = self.last_out.min(self.handed_over);
+    }
+
+    /// Nothing of a request leaves when it is too late for it.
+    fn hold_back_what_is_late(&mut self) {
+        let now = Instant::now();
+        let late = (self.exchanges.iter()).filter(|(_, exchange)| exchange.meter.is_late(now));
+        let mut late: Vec<u32> = late.map(|(stream, _)| *stream).collect();
+        if self.expected.iter().any(|meter| meter.is_late(now)) {
+            // It may be the last that was handed over, if that has not left.
+            late.push(match self.left < self.handed_over {
+                true => self.handed_over,
+                false => u32::MAX,
+            });
+        }
+        for stream in late {
+            let _fate = self.hold_back(stream);
+        }
+    }
+
+    /// How much of these bytes, from the first one on, is treated alike; and whether that is
+    /// let out.
+    fn alike<'b>(&self, bytes: &'b [u8]) -> (&'b [u8], bool) {
+        let mut cursor = self.written.clone();
+        // Of the first head, so much is out.
+        let mut known = cursor.known;
+        let (mut length, mut lets_out, mut is_over) = (0, None, false);
+        cursor.pass(bytes, |piece| {
+            let leaves = piece.stream <= self.last_out;
+            is_over |= *lets_out.get_or_insert(leaves) != leaves;
+            if !is_over {
+                length += piece.bytes - take(&mut known);
+            }
+        });
+        (&bytes[..length], lets_out == Some(true))
+    }
+
+    fn swallow(&mut self, bytes: &[u8]) {
+        self.written.pass(bytes, |_| {});
+    }
+
     fn hand_over(&mut self, bytes: &[u8]) {
         let Self {
             written,
+            exchanges,
             handed_over,
             ..
         } = self;
         written.pass(bytes, |piece| {
             if piece.begins && piece.kind == HEADERS {
                 *handed_over = piece.stream.max(*handed_over);
+            }
+            if piece.ends
+                && let Some(exchange) = exchanges.get_mut(&piece.stream)
+            {
+                exchange.is_whole = true;
             }
         });
     }
@@ -190,30 +364,34 @@ impl Passed {
         self.is_stalled = false;
         if self.left < self.handed_over {
             self.left = self.handed_over;
-            for (stream, meter) in &self.exchanges {
+            for (stream, exchange) in &self.exchanges {
                 if *stream <= self.left {
-                    meter.leaves();
+                    exchange.meter.leaves();
                 }
             }
         }
     }
 
     fn read(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.read_at = Instant::now();
         let Self {
             read,
+            heard_at,
             exchanges,
             unasked,
             given_up,
             ..
         } = self;
         read.pass(bytes, |piece| {
-            let meter = match piece.kind {
-                DATA | HEADERS | CONTINUATION => exchanges.get(&piece.stream),
+            let exchange = match piece.kind {
+                DATA | HEADERS | CONTINUATION => exchanges.get_mut(&piece.stream),
                 _ => None,
             };
-            match meter {
-                Some(meter) => {
+            match exchange {
+                Some(Exchange {
+                    meter, is_answered, ..
+                }) => {
+                    *heard_at = Instant::now();
+                    *is_answered = true;
                     meter.leaves(); // by now, whatever comes after it is still held up
                     meter.read(piece.bytes);
                     if meter.is_full() {
@@ -234,6 +412,7 @@ impl Passed {
 }
 
 /// Where one is in a sequence of frames.
+#[derive(Clone)]
 struct Cursor {
     head: [u8; HEAD_BYTES],
     /// So much of the head is known while none of the payload is left.
@@ -248,6 +427,8 @@ struct Piece {
     stream: u32,
     bytes: usize,
     begins: bool,
+    /// Of the last frame of its stream.
+    ends: bool,
 }
 
 impl Cursor {
@@ -282,7 +463,7 @@ impl Cursor {
             } else {
                 self.left -= piece.len();
             }
-            let [_, _, _, kind, _, stream @ ..] = self.head;
+            let [_, _, _, kind, flags, stream @ ..] = self.head;
             seen(Piece {
                 kind,
                 // Its highest bit says nothing.
@@ -292,6 +473,7 @@ impl Cursor {
                     false => piece.len(),
                 },
                 begins,
+                ends: matches!(kind, DATA | HEADERS) && flags & END_STREAM != 0,
             });
         }
     }
@@ -301,7 +483,7 @@ impl Watched {
     pub(super) fn new(stream: Stream) -> (Self, Frames) {
         let frames = Frames {
             passed: Arc::new(Mutex::new(Passed::new())),
-            gives_up: Arc::default(),
+            moves: Arc::default(),
         };
         let shared = frames.clone();
         (Self { stream, frames }, shared)
@@ -317,11 +499,32 @@ impl Watched {
     ) -> Poll<io::Result<usize>> {
         let mut passed = self.frames.passed();
         passed.check()?;
+        passed.hold_back_what_is_late();
+        if passed.is_mute {
+            return Poll::Ready(Ok(slices.iter().map(|slice| slice.len()).sum()));
+        }
         if passed.is_stalled {
             ready!(Pin::new(&mut self.stream).poll_flush(context))?;
             passed.flushed();
+            self.frames.moves.notify_waiters();
         }
-        let written = write(Pin::new(&mut self.stream), context);
+        let written = match (slices.iter()).find(|slice| !slice.is_empty()) {
+            Some(first) if passed.last_out < u32::MAX => {
+                let (alike, is_let_out) = passed.alike(first);
+                if !is_let_out {
+                    // A head in two pieces h2 does not write; whose it is cannot be told.
+                    passed.is_mute |= alike.is_empty();
+                    passed.swallow(alike);
+                    let swallowed = match alike.len() {
+                        0 => first.len(),
+                        some => some,
+                    };
+                    return Poll::Ready(Ok(swallowed));
+                }
+                Pin::new(&mut self.stream).poll_write(context, alike)
+            }
+            _ => write(Pin::new(&mut self.stream), context),
+        };
         passed.is_stalled = written.is_pending();
         let written = ready!(written)?;
         let mut left = written;
@@ -383,16 +586,29 @@ impl AsyncWrite for Watched {
 
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        let flushed = Pin::new(&mut this.stream).poll_flush(context);
         let mut passed = this.frames.passed();
+        passed.check()?;
+        passed.hold_back_what_is_late();
+        if passed.is_mute {
+            return Poll::Ready(Ok(()));
+        }
+        let flushed = Pin::new(&mut this.stream).poll_flush(context);
         passed.is_stalled = flushed.is_pending();
         ready!(flushed)?;
         passed.flushed();
+        this.frames.moves.notify_waiters();
         Poll::Ready(Ok(()))
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_shutdown(context)
+        let this = self.get_mut();
+        let mut passed = this.frames.passed();
+        passed.check()?;
+        passed.hold_back_what_is_late();
+        if passed.is_mute {
+            return Poll::Ready(Ok(())); // TLS would get rid of what it has
+        }
+        Pin::new(&mut this.stream).poll_shutdown(context)
     }
 }
 
@@ -413,7 +629,7 @@ mod tests {
     fn frames() -> Frames {
         Frames {
             passed: Arc::new(Mutex::new(Passed::new())),
-            gives_up: Arc::default(),
+            moves: Arc::default(),
         }
     }
 
@@ -447,22 +663,27 @@ mod tests {
         }
     }
 
+    /// One on this stream.
+    fn followed(frames: &Frames, stream: u32, meter: Meter) -> Followed {
+        let mut followed = frames.follow((meter, 0), 9).unwrap();
+        followed.numbered(stream);
+        followed
+    }
+
     /// Whatever of others is on its way before it, or behind it.
     #[test]
     fn a_request_leaves_when_the_network_has_its_own_first_byte() {
         let frames = frames();
         let (meter, first_byte) = meter();
         frames.passed().hand_over(&[b'x'; PREFACE_BYTES]);
-        let followed = frames.follow(3, (meter, 0));
+        let followed = followed(&frames, 3, meter);
         for before in [frame(HEADERS, 1, 20), frame(DATA, 1, 9)] {
             frames.passed().hand_over(&before);
             frames.passed().flushed();
         }
-        assert!(!followed.was_handed_over());
         assert_eq!(first_byte.left_at(), None);
 
         frames.passed().hand_over(&frame(HEADERS, 3, 20));
-        assert!(followed.was_handed_over());
         assert_eq!(
             first_byte.left_at(),
             None,
@@ -470,10 +691,10 @@ mod tests {
         );
         frames.passed().flushed();
         assert!(first_byte.left_at().is_some());
-        assert!(!followed.give_up_unless_handed_over());
+        assert_eq!(followed.give_up(), Fate::Left);
 
         let (meter, first_byte) = self::meter();
-        let _late = frames.follow(3, (meter, 0));
+        let _late = self::followed(&frames, 3, meter);
         assert!(
             first_byte.left_at().is_some(),
             "before its number was known"
@@ -484,7 +705,7 @@ mod tests {
     fn what_is_answered_has_left() {
         let frames = frames();
         let (meter, first_byte) = meter();
-        let _followed = frames.follow(1, (meter, 0));
+        let _followed = followed(&frames, 1, meter);
         frames.passed().read(&frame(HEADERS, 3, 1)).unwrap();
         assert_eq!(first_byte.left_at(), None, "another");
         frames.passed().read(&frame(HEADERS, 1, 1)).unwrap();
@@ -492,14 +713,96 @@ mod tests {
     }
 
     #[test]
-    fn nothing_leaves_of_what_was_given_up() {
+    fn nothing_new_leaves_of_what_was_given_up_and_the_others_go_on() {
+        let frames = frames();
+        frames.passed().hand_over(&[b'x'; PREFACE_BYTES]);
+        let (meter, _) = meter();
+        let followed = followed(&frames, 3, meter);
+        frames.passed().hand_over(&frame(HEADERS, 1, 20));
+        frames.passed().flushed();
+        assert!(frames.takes_more());
+        assert_eq!(followed.give_up(), Fate::Stays);
+        assert!(!frames.takes_more());
+        let (ping, others) = (frame(6, 0, 8), frame(DATA, 1, 9));
+        let all = [ping, others, frame(HEADERS, 3, 20), frame(DATA, 3, 1)].concat();
+        let mut passed = frames.passed();
+        let (out, is_let_out) = passed.alike(&all);
+        assert_eq!((out.len(), is_let_out), (35, true));
+        // The network takes it in two pieces, and one of them ends within a head.
+        passed.hand_over(&all[..20]);
+        let (out, is_let_out) = passed.alike(&all[20..]);
+        assert_eq!((out.len(), is_let_out), (15, true));
+        passed.hand_over(out);
+        let (rest, is_let_out) = passed.alike(&all[35..]);
+        assert_eq!((rest.len(), is_let_out), (39, false));
+        passed.swallow(rest);
+        assert_eq!(passed.handed_over, 1);
+        assert!(!passed.is_mute);
+    }
+
+    #[test]
+    fn nothing_at_all_leaves_behind_what_is_handed_over_and_late() {
+        let frames = frames();
+        frames.passed().hand_over(&[b'x'; PREFACE_BYTES]);
+        let (meter, _) = meter();
+        let followed = followed(&frames, 1, meter);
+        frames.passed().hand_over(&frame(HEADERS, 1, 20));
+        assert_eq!(followed.give_up(), Fate::Begun);
+        assert!(frames.passed().is_mute);
+    }
+
+    /// Whoever writes may do so before h2 says the number.
+    #[tokio::test(start_paused = true)]
+    async fn what_has_no_number_yet_is_late_as_well() {
+        for (is_handed_over, is_mute) in [(false, false), (true, true)] {
+            let frames = frames();
+            frames.passed().hand_over(&[b'x'; PREFACE_BYTES]);
+            let (meter, limit) = (Meter::default(), Instant::now());
+            meter.reset(FirstByte::default().by(limit));
+            let _followed = frames.follow((meter, 0), 9).unwrap();
+            if is_handed_over {
+                frames.passed().hand_over(&frame(HEADERS, 1, 20));
+            }
+            frames.passed().hold_back_what_is_late();
+            assert!(frames.takes_more(), "it is still in time");
+            tokio::time::advance(Duration::from_millis(1)).await;
+            frames.passed().hold_back_what_is_late();
+            assert!(!frames.takes_more());
+            assert_eq!(frames.passed().is_mute, is_mute);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn silence_is_of_answers_and_not_of_the_connection() {
         let frames = frames();
         let (meter, _) = meter();
-        let followed = frames.follow(1, (meter, 0));
-        assert!(frames.takes_more());
-        assert!(followed.give_up_unless_handed_over());
-        assert!(!frames.takes_more());
-        assert!(frames.passed().check().is_err());
+        let oldest = followed(&frames, 1, meter);
+        let (meter, _) = self::meter();
+        let _other = followed(&frames, 3, meter);
+        tokio::time::advance(SILENT_FOR / 2).await;
+        assert!(!frames.is_silent());
+        tokio::time::advance(SILENT_FOR / 2).await;
+        frames.passed().read(&frame(6, 0, 8)).unwrap();
+        assert!(frames.is_silent(), "a ping is no answer");
+        frames.passed().read(&frame(HEADERS, 3, 1)).unwrap();
+        assert!(!frames.is_silent(), "another is answered");
+        tokio::time::advance(SILENT_FOR).await;
+        assert!(frames.is_silent());
+        drop(oldest);
+        assert!(!frames.is_silent(), "that one is being answered");
+    }
+
+    #[test]
+    fn no_more_are_begun_than_a_receiver_takes() {
+        let frames = frames();
+        let (meter, _) = meter();
+        let _one = followed(&frames, 1, meter);
+        let (meter, _) = self::meter();
+        assert!(frames.follow((meter.clone(), 0), 1).is_none());
+        let other = frames.follow((meter, 0), 2);
+        assert_eq!(frames.under_way(), 2);
+        drop(other);
+        assert_eq!(frames.under_way(), 1);
     }
 
     #[test]
@@ -509,7 +812,8 @@ mod tests {
             frames.passed().read(&frame(6, 0, 8)).unwrap();
         }
         let (meter, _) = meter();
-        let _followed = frames.follow(1, (meter, 1_024));
+        let mut followed = frames.follow((meter, 1_024), 9).unwrap();
+        followed.numbered(1);
         for _ in 0..UNASKED_PER_REQUEST + 2 {
             frames.passed().read(&frame(8, 0, 4)).unwrap();
         }

@@ -14,8 +14,9 @@
 //! What h2 may hold back of a request is only its body, beyond the windows that the receiver
 //! grants: that is the receiver's own doing, after its first byte, and takes part in the
 //! response times that the margin is measured from. HEADERS have no window. They can only
-//! wait behind what the network does not take; then the connection is not ready, and where
-//! that is known too late it is given up after [`LEAVES_WITHIN`], before they leave.
+//! wait behind what the network does not take, and no longer than the request may
+//! ([`FirstByte::leave_by`]): after that they do not leave any more, whoever drives the
+//! connection by then.
 
 use std::future::poll_fn;
 use std::mem::take;
@@ -26,15 +27,15 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use engine::ports::{FirstByte, SendError};
-use h2::client::{Builder, Connection, SendRequest};
-use h2::{Reason, RecvStream};
+use h2::client::{Builder, Connection, ResponseFuture, SendRequest};
+use h2::{Reason, RecvStream, SendStream};
 use http::header::HOST;
 use http::uri::{Authority, Scheme};
 use http::{Request, Response, Uri, Version};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout, timeout_at};
 
-use super::frames::{Followed, Frames, Watched};
+use super::frames::{Fate, Followed, Frames, Watched};
 use super::http1::{MAX_HEAD_BYTES, MAX_HEADERS};
 use super::metered::Meter;
 use super::stream::Stream;
@@ -54,10 +55,6 @@ const SETTLED_WITHIN: Duration = Duration::from_secs(5);
 
 /// For the last words on a connection that nobody uses any more.
 const CLOSED_WITHIN: Duration = Duration::from_secs(1);
-
-/// A request whose first byte has not left by then does not leave any more. Less than what
-/// a start that nobody knows yet is counted for after its claim, which is half a second.
-const LEAVES_WITHIN: Duration = Duration::from_millis(200);
 
 /// A connection with places.
 pub(super) struct Multiplexed {
@@ -82,7 +79,24 @@ pub(super) struct Place {
 /// What is still to come of a response. Dropped before its end, it resets its stream.
 pub(super) struct Answering {
     body: RecvStream,
-    _followed: Followed,
+    _asking: Asking,
+}
+
+/// A request that h2 has. Dropped before all of its body is out, it resets its stream: if
+/// the answer is over, h2 would keep the body for as long as the receiver grants no window.
+struct Asking {
+    followed: Followed,
+    stream: SendStream<Bytes>,
+}
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        // Before the reset, which would be the first of a request that has not left.
+        let _fate = self.followed.give_up();
+        if self.followed.leaves_unfinished() {
+            self.stream.send_reset(Reason::CANCEL);
+        }
+    }
 }
 
 impl Multiplexed {
@@ -96,7 +110,7 @@ impl Multiplexed {
             Err(_elapsed) => return Err(format!("no settings within {SETTLED_WITHIN:?}")),
         };
         let (held, released) = oneshot::channel();
-        tokio::spawn(drive(connection, frames.clone(), released));
+        tokio::spawn(drive(connection, released));
         let most = MOST_PLACES.min(requests.current_max_send_streams());
         let shared = Arc::new(Self {
             requests,
@@ -109,8 +123,11 @@ impl Multiplexed {
         (shared.place()).ok_or_else(|| "it takes no requests".to_owned())
     }
 
-    /// A place, if one is free and a request would leave at once.
+    /// A place, if one is free, a request would leave at once, and somebody seems to be there.
     pub(super) fn place(self: &Arc<Self>) -> Option<Place> {
+        if self.frames.is_silent() {
+            return None;
+        }
         let permit = Arc::clone(&self.places).try_acquire_owned().ok()?;
         let mut place = Place {
             requests: self.requests.clone(),
@@ -157,17 +174,12 @@ async fn settle(
     Ok((requests, connection))
 }
 
-/// Reads and writes until the connection ends, is given up, or nobody holds it any more.
-/// How it ended is told to those who wait on it.
-async fn drive(
-    mut connection: Connection<Watched, Bytes>,
-    frames: Frames,
-    released: oneshot::Receiver<()>,
-) {
+/// Reads and writes until the connection ends, or nobody holds it any more. How it ended is
+/// told to those who wait on it.
+async fn drive(mut connection: Connection<Watched, Bytes>, released: oneshot::Receiver<()>) {
     tokio::select! {
         biased;
         _ended = &mut connection => return,
-        () = frames.given_up() => return,
         _released = released => {}
     }
     // Resets and the farewell, for a receiver that takes them.
@@ -181,57 +193,88 @@ impl Place {
         request: Request<Bytes>,
         first_byte: FirstByte,
     ) -> Result<Response<Answering>, SendError> {
-        if !self.is_ready() {
-            let why = "the connection takes no more requests";
-            return Err(SendError::NotSent(why.to_owned()));
-        }
+        let leave_by = first_byte.leave_by();
         let (head, payload) = over_http2(request)?;
-        let (bytes, is_empty) = (payload.len(), payload.is_empty());
-        self.meter.reset(first_byte);
-        let sent = self.requests.send_request(head, is_empty);
-        let (mut response, mut body) = sent.map_err(|error| unanswered(&error, None))?;
-        let stream = body.stream_id().as_u32();
-        let followed = (self.shared.frames).follow(stream, (self.meter.clone(), bytes));
-        if !is_empty {
-            // If the stream is over already, its response says why.
-            let _over = body.send_data(payload, true);
-        }
-        let mut answered = timeout(LEAVES_WITHIN / 2, &mut response).await;
-        if answered.is_err() && !followed.was_handed_over() {
-            // Once more: whoever drives the connection was as frozen as we, if we were.
-            answered = timeout(LEAVES_WITHIN / 2, &mut response).await;
-        }
-        let answered = match answered {
-            Ok(answered) => answered,
-            Err(_elapsed) if followed.give_up_unless_handed_over() => {
-                let why = format!("the connection took nothing for {LEAVES_WITHIN:?}");
-                return Err(SendError::NotSent(why));
-            }
-            Err(_elapsed) => response.await,
+        let followed = self.begin(first_byte, payload.len()).await?;
+        let (mut response, asking) = self.ask(head, payload, followed)?;
+        let answered = match leave_by {
+            Some(leave_by) => match timeout_at(leave_by, &mut response).await {
+                Ok(answered) => answered,
+                Err(_elapsed) => match asking.followed.give_up() {
+                    Fate::Left => response.await,
+                    fate => return Err(too_late(fate)),
+                },
+            },
+            None => response.await,
         };
-        let answered = answered.map_err(|error| unanswered(&error, Some(&followed)))?;
+        let answered = answered.map_err(|error| unanswered(&error, &asking.followed))?;
         if answered.headers().len() > MAX_HEADERS {
             let why = format!("the response has more than {MAX_HEADERS} headers");
             return Err(SendError::Exchange(why));
         }
         Ok(answered.map(|body| Answering {
             body,
-            _followed: followed,
+            _asking: asking,
         }))
     }
 
-    /// Whether a request would leave at once: the receiver takes more on this connection, as
-    /// many as have places, and the network has all that was written.
-    pub(super) fn is_ready(&mut self) -> bool {
-        // With a waker that does nothing: nobody waits for it.
-        let mut context = Context::from_waker(Waker::noop());
-        let is_open = matches!(self.requests.poll_ready(&mut context), Poll::Ready(Ok(())));
-        is_open
-            && self.shared.taken() <= self.requests.current_max_send_streams()
-            && self.shared.frames.takes_more()
+    /// Follows the request, once the network has all that was written before it. The
+    /// connection was ready when the start was claimed, and what is stuck since may move.
+    async fn begin(&mut self, first_byte: FirstByte, bytes: usize) -> Result<Followed, SendError> {
+        let frames = &self.shared.frames;
+        let moves = match first_byte.leave_by() {
+            Some(leave_by) => timeout_at(leave_by, frames.flushed()).await.is_ok(),
+            None => {
+                frames.flushed().await;
+                true
+            }
+        };
+        self.meter.reset(first_byte);
+        let request = (self.meter.clone(), bytes);
+        let most = self.requests.current_max_send_streams();
+        let followed = match moves && self.is_open() {
+            true => self.shared.frames.follow(request, most),
+            false => None,
+        };
+        let why = "the connection takes no more requests";
+        followed.ok_or_else(|| SendError::NotSent(why.to_owned()))
     }
 
-    /// An exchange that began then has had no answer in time. If nothing at all has come
+    /// Gives the request to h2.
+    fn ask(
+        &mut self,
+        head: Request<()>,
+        payload: Bytes,
+        mut followed: Followed,
+    ) -> Result<(ResponseFuture, Asking), SendError> {
+        let is_empty = payload.is_empty();
+        let sent = self.requests.send_request(head, is_empty);
+        let (response, mut stream) = sent.map_err(|error| SendError::NotSent(error.to_string()))?;
+        followed.numbered(stream.stream_id().as_u32());
+        if !is_empty {
+            // If the stream is over already, its response says why.
+            let _over = stream.send_data(payload, true);
+        }
+        Ok((response, Asking { followed, stream }))
+    }
+
+    /// Whether h2 takes a request for this connection.
+    fn is_open(&mut self) -> bool {
+        // With a waker that does nothing: nobody waits for it.
+        let mut context = Context::from_waker(Waker::noop());
+        matches!(self.requests.poll_ready(&mut context), Poll::Ready(Ok(())))
+    }
+
+    /// Whether a request would leave at once. A receiver may take fewer by now than have
+    /// places; what counts then are those that are under way.
+    pub(super) fn is_ready(&mut self) -> bool {
+        let most = self.requests.current_max_send_streams();
+        let frames = &self.shared.frames;
+        let takes_more = frames.takes_more() && frames.under_way() < most;
+        takes_more && self.is_open()
+    }
+
+    /// An exchange that began then has had no answer in time. If nothing of any has come
     /// since, nobody may be there any more, and others would wait as long.
     pub(super) fn timed_out(&self, began_at: Instant) {
         self.shared.frames.retire_if_silent_since(began_at);
@@ -280,14 +323,30 @@ fn over_http2(request: Request<Bytes>) -> Result<(Request<()>, Bytes), SendError
 }
 
 /// Why there is no response. What the receiver refused, or was to finish no more when it
-/// said GOAWAY, it has not looked at (RFC 9113, 6.8 and 8.7); and what was never handed over
-/// it cannot have seen.
-fn unanswered(error: &h2::Error, followed: Option<&Followed>) -> SendError {
-    let was_handed_over = followed.is_some_and(Followed::was_handed_over);
+/// said GOAWAY, it has not looked at (RFC 9113, 6.8 and 8.7); and what was not handed over
+/// it will not see.
+fn unanswered(error: &h2::Error, followed: &Followed) -> SendError {
+    let why = error.to_string();
     let is_refused = error.is_go_away() || error.reason() == Some(Reason::REFUSED_STREAM);
-    match !was_handed_over || error.is_remote() && is_refused {
-        true => SendError::NotSent(error.to_string()),
-        false => SendError::Exchange(error.to_string()),
+    if error.is_remote() && is_refused {
+        return SendError::Unread {
+            why,
+            may_arrive: error.is_go_away(), // behind that, and its own stream is open
+        };
+    }
+    match followed.give_up() {
+        Fate::Stays => SendError::NotSent(why),
+        Fate::Begun | Fate::Left => SendError::Exchange(why),
+    }
+}
+
+/// What is said of a request that had to leave by now.
+fn too_late(fate: Fate) -> SendError {
+    match fate {
+        Fate::Stays => SendError::NotSent("the connection took nothing of it in time".to_owned()),
+        Fate::Begun | Fate::Left => {
+            SendError::Exchange("the connection did not take it in time".to_owned())
+        }
     }
 }
 
@@ -325,24 +384,75 @@ mod tests {
         request.header("x-long", long).body(Bytes::new()).unwrap()
     }
 
-    /// It has no end by itself: the network took a part of the first and nothing since.
+    const LIMIT: Duration = Duration::from_millis(200);
+
+    fn in_time() -> FirstByte {
+        FirstByte::default().by(Instant::now() + LIMIT)
+    }
+
+    /// The next request, of which it reads all.
+    async fn reads(theirs: &mut DuplexStream) {
+        loop {
+            let mut head = [0_u8; 9];
+            theirs.read_exact(&mut head).await.unwrap();
+            let length = usize::from(head[1]) * 256 + usize::from(head[2]);
+            theirs.read_exact(&mut vec![0; length]).await.unwrap();
+            if head[3] == 1 {
+                return; // HEADERS
+            }
+        }
+    }
+
+    /// With 200, and nothing else.
+    async fn answers(theirs: &mut DuplexStream, stream: u8) {
+        let answer = [0, 0, 1, 1, 5, 0, 0, 0, stream, 0x88];
+        theirs.write_all(&answer).await.unwrap();
+    }
+
+    /// No request comes any more, until the other side has closed.
+    async fn reads_no_more(theirs: &mut DuplexStream) {
+        let mut rest = Vec::new();
+        theirs.read_to_end(&mut rest).await.unwrap();
+        let mut rest = &rest[..];
+        while let [_, _, length, kind, ..] = rest {
+            assert_ne!(*kind, 1, "HEADERS");
+            rest = &rest[9 + usize::from(*length)..];
+        }
+    }
+
+    /// The network took a part of the first and nothing for a while.
     #[tokio::test(start_paused = true)]
     async fn a_request_that_does_not_leave_in_time_does_not_leave_at_all() {
-        let (mut one, _theirs) = unread().await;
-        let mut other = one.shared().place().unwrap();
-        let first_bytes = [FirstByte::default(), FirstByte::default()];
-        let began = Instant::now();
-        let (one, other) = tokio::join!(
-            one.send(request(), first_bytes[0].clone()),
-            other.send(request(), first_bytes[1].clone()),
-        );
-        assert_eq!(began.elapsed(), LEAVES_WITHIN);
-        let (Err(one), Err(other)) = (one, other) else {
-            panic!("nobody answers");
-        };
-        assert!(matches!(one, SendError::Exchange(_)), "{one}");
-        assert!(matches!(other, SendError::NotSent(_)), "{other}");
-        assert_eq!(first_bytes[1].left_at(), None);
+        for is_dropped in [false, true] {
+            let (mut one, mut theirs) = unread().await;
+            let mut other = one.shared().place().unwrap();
+            let first_bytes = [in_time(), in_time()];
+            let patience = match is_dropped {
+                true => LIMIT / 4,
+                false => LIMIT * 4,
+            };
+            let (first, second, ()) = tokio::join!(
+                one.send(request(), first_bytes[0].clone()),
+                timeout(patience, other.send(request(), first_bytes[1].clone())),
+                async {
+                    tokio::time::sleep(LIMIT * 2).await;
+                    reads(&mut theirs).await;
+                    answers(&mut theirs, 1).await;
+                }
+            );
+            assert_eq!(first.unwrap().status(), 200, "it had left");
+            match second {
+                Err(_elapsed) => assert!(is_dropped),
+                Ok(second) => {
+                    let second = second.err();
+                    assert!(matches!(second, Some(SendError::NotSent(_))), "{second:?}");
+                }
+            }
+            assert_eq!(first_bytes[1].left_at(), None);
+            assert!(one.shared().place().is_none());
+            drop((one, other));
+            reads_no_more(&mut theirs).await;
+        }
     }
 
     #[tokio::test(start_paused = true)]
@@ -350,12 +460,56 @@ mod tests {
         let (mut one, _theirs) = unread().await;
         let mut other = one.shared().place().unwrap();
         let shared = Arc::clone(one.shared());
-        let sending = one.send(request(), FirstByte::default());
-        let (_, sent) = tokio::join!(timeout(LEAVES_WITHIN / 2, sending), async {
-            tokio::time::sleep(LEAVES_WITHIN / 4).await; // it is stuck by then
+        let sending = timeout(LIMIT, one.send(request(), in_time()));
+        let (_, (sent, waited)) = tokio::join!(sending, async {
+            tokio::time::sleep(LIMIT / 4).await; // it is stuck by then
             assert!(shared.place().is_none());
-            other.send(request(), FirstByte::default()).await.err()
+            let began = Instant::now();
+            let hurried = FirstByte::default().by(began + LIMIT / 4);
+            (other.send(request(), hurried).await.err(), began.elapsed())
         });
         assert!(matches!(sent, Some(SendError::NotSent(_))), "{sent:?}");
+        assert!(waited >= LIMIT / 4, "it might have moved");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_stuck_for_a_moment_holds_nothing_up() {
+        let (mut one, mut theirs) = unread().await;
+        let mut other = one.shared().place().unwrap();
+        let first_bytes = [in_time(), in_time()];
+        let (first, second, ()) = tokio::join!(
+            one.send(request(), first_bytes[0].clone()),
+            async {
+                tokio::time::sleep(LIMIT / 4).await; // it is stuck by then
+                other.send(request(), first_bytes[1].clone()).await
+            },
+            async {
+                tokio::time::sleep(LIMIT / 2).await;
+                for stream in [1, 3] {
+                    reads(&mut theirs).await;
+                    answers(&mut theirs, stream).await;
+                }
+            },
+        );
+        assert_eq!(first.unwrap().status(), 200);
+        assert_eq!(second.unwrap().status(), 200);
+        assert!(first_bytes.iter().all(|one| one.left_at().is_some()));
+    }
+
+    /// As if whoever drives the connection, or all of the process, had been frozen.
+    #[tokio::test(start_paused = true)]
+    async fn what_h2_has_when_it_is_too_late_does_not_leave() {
+        let (mut one, mut theirs) = unread().await;
+        let first_byte = in_time();
+        let followed = one.begin(first_byte.clone(), 0).await.unwrap();
+        let (head, payload) = over_http2(request()).unwrap();
+        let (response, asking) = one.ask(head, payload, followed).unwrap();
+        // The clock goes on before anybody else runs.
+        tokio::time::advance(LIMIT * 2).await;
+        tokio::task::yield_now().await;
+        assert_eq!(asking.followed.give_up(), Fate::Stays);
+        drop((response, asking, one));
+        reads_no_more(&mut theirs).await;
+        assert_eq!(first_byte.left_at(), None);
     }
 }

@@ -66,6 +66,23 @@ impl Meter {
         }
     }
 
+    /// Whether nothing of the request has left yet.
+    pub(super) fn is_pending(&self) -> bool {
+        self.count().request.is_some()
+    }
+
+    /// Whether nothing of the request has left yet, and it is too late for it.
+    pub(super) fn is_late(&self, now: Instant) -> bool {
+        let count = self.count();
+        let leave_by = count.request.as_ref().and_then(FirstByte::leave_by);
+        leave_by.is_some_and(|leave_by| leave_by < now)
+    }
+
+    /// Whether it is of the same request.
+    pub(super) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// So much more of the response has come.
     pub(super) fn read(&self, bytes: usize) {
         let mut count = self.count();

@@ -6,6 +6,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use adapters::http::{Dial, HttpOptions, HttpSender};
 use async_trait::async_trait;
@@ -21,7 +22,8 @@ use rustls::pki_types::pem::PemObject;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
-use tokio::time::{Instant, timeout};
+use tokio::task::yield_now;
+use tokio::time::{Instant, sleep, timeout};
 use tokio_rustls::server::TlsStream;
 
 use super::peer::{OK, PATIENT, Peer, SHORT, closed, options, read_request, request, send, target};
@@ -43,6 +45,10 @@ const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 const ACK: u8 = 1;
 
+/// What is set (RFC 9113, 6.5.2).
+const MAX_CONCURRENT_STREAMS: u8 = 3;
+const INITIAL_WINDOW_SIZE: u8 = 4;
+
 /// Why a stream is reset (RFC 9113, 7).
 const INTERNAL_ERROR: u32 = 2;
 const REFUSED_STREAM: u32 = 7;
@@ -53,6 +59,7 @@ const STATUS_200: u8 = 0x88;
 
 fn trusting() -> HttpOptions {
     HttpOptions {
+        http2: true,
         extra_roots: vec![CertificateDer::from_pem_slice(CERTIFICATE).unwrap()],
         ..options()
     }
@@ -118,11 +125,16 @@ impl Framed {
         self.0.flush().await
     }
 
-    /// From now on so many requests at once, and waits until that is known.
+    /// From now on so many requests at once.
     async fn takes(&mut self, at_once: u32) {
-        let mut setting = vec![0, 3]; // SETTINGS_MAX_CONCURRENT_STREAMS
-        setting.extend(at_once.to_be_bytes());
-        self.write((SETTINGS, 0, 0), &setting).await;
+        self.set(MAX_CONCURRENT_STREAMS, at_once).await;
+    }
+
+    /// From now on this holds; waits until that is known.
+    async fn set(&mut self, setting: u8, value: u32) {
+        let mut payload = vec![0, setting];
+        payload.extend(value.to_be_bytes());
+        self.write((SETTINGS, 0, 0), &payload).await;
         loop {
             let frame = self.read().await.expect("the settings are answered");
             if (frame.kind, frame.flags) == (SETTINGS, ACK) {
@@ -341,6 +353,11 @@ async fn a_receiver_that_does_not_choose_it_is_sent_to_as_before() {
     }
 }
 
+/// Whether its receiver has not looked at it, and it may arrive yet.
+fn may_arrive(result: &Result<engine::ports::Response, SendError>) -> bool {
+    matches!(result, Err(SendError::Unread { may_arrive, .. }) if *may_arrive)
+}
+
 /// What it finishes is answered, what it does not look at any more was not sent, and the
 /// next goes elsewhere.
 #[tokio::test]
@@ -365,7 +382,7 @@ async fn what_a_receiver_was_to_finish_no_more_is_not_sent() {
         false => (other, one),
     };
     assert_eq!(answer.unwrap().status, 200);
-    assert!(matches!(lost, Err(SendError::NotSent(_))), "{lost:?}");
+    assert!(may_arrive(&lost), "{lost:?}");
     assert_eq!(send(&sender, &target).await.unwrap().status, 200);
     drop(sender);
     serving.await.unwrap();
@@ -387,7 +404,8 @@ async fn a_stream_that_is_refused_was_not_sent_and_any_other_reset_is_a_failure(
     // It keeps the connection.
     let other = sender.prepare(&target).await.unwrap();
     let refused = send(&sender, &target).await;
-    assert!(matches!(refused, Err(SendError::NotSent(_))), "{refused:?}");
+    let unread = matches!(&refused, Err(SendError::Unread { .. }));
+    assert!(unread && !may_arrive(&refused), "{refused:?}");
     for _ in 0..2 {
         let reset = send(&sender, &target).await;
         assert!(matches!(reset, Err(SendError::Exchange(_))), "{reset:?}");
@@ -421,10 +439,42 @@ async fn one_that_only_refuses_fails_in_the_end() {
     for number in 0..257 {
         let refused = send(&sender, &target).await;
         match number < 256 {
-            true => assert!(matches!(refused, Err(SendError::NotSent(_))), "{number}"),
+            true => assert!(matches!(refused, Err(SendError::Unread { .. })), "{number}"),
             false => assert!(matches!(refused, Err(SendError::Exchange(_)))),
         }
     }
+    drop((other, sender));
+    serving.await.unwrap();
+}
+
+/// An answer now and then does not make up for it.
+#[tokio::test]
+async fn one_that_mostly_refuses_fails_in_the_end() {
+    let (peer, sender) = (Peer::listen().await, HttpSender::new(trusting()));
+    let target = to(&peer, 1);
+    let serving = tokio::spawn(async move {
+        let mut framed = Framed::accept(&peer, 10).await;
+        for number in 0..800 {
+            let stream = framed.request().await;
+            match number % 3 {
+                0 => framed.answer(stream).await,
+                _ => {
+                    let reset = (RST_STREAM, 0, stream);
+                    framed.write(reset, &REFUSED_STREAM.to_be_bytes()).await;
+                }
+            }
+        }
+        framed.ended().await;
+    });
+    let other = sender.prepare(&target).await.unwrap();
+    let mut failures = Vec::new();
+    for number in 0..800 {
+        if let Err(SendError::Exchange(_)) = send(&sender, &target).await {
+            failures.push(number);
+        }
+    }
+    let first = failures.first().copied();
+    assert!(first.is_some_and(|first| first > 700), "{first:?}");
     drop((other, sender));
     serving.await.unwrap();
 }
@@ -565,6 +615,96 @@ async fn a_connection_ends_with_its_last_request() {
     assert_eq!(framed.reset(stream).await, CANCEL);
     closed(framed.0).await;
     assert_eq!(sender.idle_connections(), 0);
+}
+
+/// It waits in h2 for a window, and would for ever.
+#[tokio::test]
+async fn a_body_that_its_receiver_does_not_take_ends_with_the_answer() {
+    let (peer, sender) = (Peer::listen().await, HttpSender::new(trusting()));
+    let target = to(&peer, 1);
+    let prepared = sender.prepare(&target);
+    let (prepared, mut framed) = tokio::join!(prepared, Framed::accept(&peer, 4));
+    drop(prepared.unwrap());
+    framed.set(INITIAL_WINDOW_SIZE, 0).await;
+    for number in 0..20 {
+        let (answer, stream) = tokio::join!(send(&sender, &target), async {
+            loop {
+                let frame = framed.read().await.expect("a head");
+                if frame.kind == HEADERS {
+                    framed.answer(frame.stream).await;
+                    return frame.stream;
+                }
+            }
+        });
+        assert_eq!(answer.unwrap().status, 200, "{number}");
+        assert_eq!(framed.reset(stream).await, CANCEL, "{number}");
+    }
+    assert_eq!(sender.idle_connections(), 1);
+}
+
+/// Whoever had left by then is answered, and of the others nothing comes later.
+#[tokio::test]
+async fn nothing_leaves_late_for_a_receiver_that_stops_reading() {
+    let (peer, sender) = (Peer::listen().await, HttpSender::new(trusting()));
+    let target = to(&peer, 1);
+    let prepared = sender.prepare(&target);
+    let (early, mut framed) = tokio::join!(prepared, Framed::accept(&peer, 64));
+    framed.set(INITIAL_WINDOW_SIZE, 1 << 30).await;
+    let window = (1_u32 << 30).to_be_bytes();
+    framed.write((WINDOW_UPDATE, 0, 0), &window).await;
+    let long = sender.prepare(&target).await.unwrap();
+    let mut others = Vec::new();
+    for _ in 0..10 {
+        others.push(sender.prepare(&target).await.unwrap());
+    }
+    drop(sender);
+    let early = tokio::spawn(early.unwrap().send(request(b"{}"), FirstByte::default()));
+    let early_stream = framed.request().await;
+    // It reads nothing from here on.
+    let (mut huge, first_byte) = (request(b""), FirstByte::default());
+    huge.payload = Bytes::from(vec![b'x'; 1 << 25]);
+    huge.timeout = Duration::from_secs(5);
+    let long = tokio::spawn(long.send(huge, first_byte.clone()));
+    while first_byte.left_at().is_none() {
+        yield_now().await;
+    }
+    let mut sent = Vec::new();
+    for (number, one) in others.into_iter().enumerate() {
+        let (mut request, mut first_byte) = (request(b""), FirstByte::default());
+        match number % 2 {
+            0 => first_byte = first_byte.by(Instant::now() + SHORT),
+            _ => request.timeout = SHORT, // it is no failure of the receiver either
+        }
+        sent.push((
+            first_byte.clone(),
+            tokio::spawn(one.send(request, first_byte)),
+        ));
+        sleep(SHORT / 5).await; // the network takes the first of them, perhaps
+    }
+    sleep(SHORT * 2).await;
+    framed.answer(early_stream).await;
+    assert_eq!(early.await.unwrap().unwrap().status, 200);
+    let mut come = 0;
+    while let Some(frame) = framed.read().await {
+        come += usize::from(frame.kind == HEADERS);
+        if (frame.kind == HEADERS || frame.kind == DATA) && frame.flags & END_STREAM != 0 {
+            let head = (HEADERS, END_HEADERS | END_STREAM, frame.stream);
+            let _closed = framed.try_write(head, &[STATUS_200]).await;
+        }
+    }
+    let _answered = long.await.unwrap();
+    let (mut left, mut begun) = (1, 0); // the long one
+    for (first_byte, sent) in sent {
+        match (first_byte.left_at(), sent.await.unwrap()) {
+            (Some(_), _) => left += 1,
+            (None, Err(SendError::NotSent(_))) => {}
+            // The network may have taken that part of it which TLS had.
+            (None, Err(SendError::Exchange(_))) => begun += 1,
+            (None, other) => panic!("{other:?}"),
+        }
+    }
+    assert!((left..=left + begun).contains(&come), "{come}");
+    assert!(left <= 10, "the network takes all that there is");
 }
 
 /// Nobody may be there any more, though the connection is open.

@@ -30,6 +30,7 @@ pub(crate) fn success(permit: &Permit) -> Outcome {
         next: NextTry::None,
         signal: domain::health::Signal::default(),
         speaks: engine::ports::Speaks::ForRequest,
+        may_arrive: false,
     }
 }
 

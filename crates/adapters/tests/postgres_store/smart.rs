@@ -35,6 +35,7 @@ pub(crate) fn refused(permit: &Permit) -> Outcome {
         next: NextTry::RetryAfter(Duration::from_secs(3_600)),
         signal: domain::health::Signal::default(),
         speaks: engine::ports::Speaks::ForRequest,
+        may_arrive: false,
     }
 }
 

@@ -51,6 +51,9 @@ pub struct Outcome {
     pub signal: Signal,
     /// What it says of the request.
     pub speaks: Speaks,
+    /// Of one that was not sent: it left, and its receiver says that it has not looked at
+    /// it, but not by resetting its stream. So bytes of it may arrive yet.
+    pub may_arrive: bool,
 }
 
 /// What an outcome says of the request that it is of. Health and smart delivery
@@ -158,12 +161,16 @@ impl Outcome {
 
     /// How long after its claim its request arrives no more: by the end of its answer, or
     /// without one by the end of the longest time-out. What was given up sooner may lie in
-    /// the network, or be read late.
+    /// the network, or be read late; and so may what a receiver says that it will not look
+    /// at, before it has come.
     #[must_use]
     pub fn arrives_within(&self) -> Duration {
         let ended = self.sent_after + self.elapsed;
         match (self.speaks, self.kind, self.status) {
             (Speaks::ForRequest, OutcomeKind::Failed, None) => {
+                ended.max(self.sent_after + MAX_REQUEST_TIMEOUT)
+            }
+            (Speaks::ForRequest, OutcomeKind::NotSent, None) if self.may_arrive => {
                 ended.max(self.sent_after + MAX_REQUEST_TIMEOUT)
             }
             _ => ended,
@@ -236,6 +243,7 @@ pub(super) mod tests {
             next: NextTry::RetryAfter(Duration::from_secs(1)),
             signal: Signal::default(),
             speaks: Speaks::ForRequest,
+            may_arrive: false,
         }
     }
 
@@ -276,6 +284,16 @@ pub(super) mod tests {
         assert_eq!(late.observation(START), None);
         assert_eq!(late.sample(START), None);
         assert!(late.is_unremarkable());
+    }
+
+    #[test]
+    fn what_a_receiver_will_not_look_at_may_still_arrive() {
+        let unread = |may_arrive| Outcome {
+            may_arrive,
+            ..of(OutcomeKind::NotSent, None, Speaks::ForRequest)
+        };
+        assert_eq!(unread(false).arrives_within(), Duration::from_millis(40));
+        assert_eq!(unread(true).arrives_within(), MAX_REQUEST_TIMEOUT);
     }
 
     #[test]

@@ -40,7 +40,8 @@ pub trait Prepared: Send {
     /// closes the connection, or the request's part of one that is shared.
     ///
     /// It tells `first_byte` as soon as the network has the request's first byte: that
-    /// is the start, and limits count it.
+    /// is the start, and limits count it. On a connection that is shared, nothing leaves
+    /// later than `first_byte` says: what waited for so long is not sent.
     async fn send(
         self: Box<Self>,
         request: Request,
@@ -48,20 +49,39 @@ pub trait Prepared: Send {
     ) -> Result<Response, SendError>;
 }
 
-/// When the first byte of a request left. Clones are of the same request.
+/// When the first byte of a request left, and by when it has to. Clones are of the same
+/// request.
 #[derive(Debug, Clone, Default)]
-pub struct FirstByte(Arc<OnceLock<Instant>>);
+pub struct FirstByte {
+    left_at: Arc<OnceLock<Instant>>,
+    leave_by: Option<Instant>,
+}
 
 impl FirstByte {
+    /// The same, which has to leave by then; of several limits the first holds.
+    #[must_use]
+    pub fn by(self, limit: Instant) -> Self {
+        Self {
+            leave_by: Some(self.leave_by.map_or(limit, |before| before.min(limit))),
+            ..self
+        }
+    }
+
+    /// By when it has to leave, or not at all; `None` if it may at any time.
+    #[must_use]
+    pub fn leave_by(&self) -> Option<Instant> {
+        self.leave_by
+    }
+
     /// It has left just now; what is said again later does not count.
     pub fn leaves(&self) {
-        let _ = self.0.set(Instant::now());
+        let _ = self.left_at.set(Instant::now());
     }
 
     /// When it left; `None` as long as the network has nothing of the request.
     #[must_use]
     pub fn left_at(&self) -> Option<Instant> {
-        self.0.get().copied()
+        self.left_at.get().copied()
     }
 }
 
@@ -164,7 +184,7 @@ pub const STORED_BODY_BYTES: usize = 16 * 1024;
 
 /// Why there is no response. After [`Prepared::send`], the receiver may have
 /// seen the request if it is [`SendError::TimedOut`] or
-/// [`SendError::Exchange`]. Of [`SendError::NotSent`] it may have seen that there was one.
+/// [`SendError::Exchange`]. Of [`SendError::Unread`] it has seen that there was one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SendError {
     /// The target cannot be connected to by rule: a malformed URL, a scheme or
@@ -183,8 +203,15 @@ pub enum SendError {
     /// The connection broke, or the response was malformed or over a cap.
     #[error("exchange failed: {0}")]
     Exchange(String),
-    /// The receiver has not looked at the request: it did not leave, or the receiver says
-    /// so. A start it is where its first byte has left.
+    /// The request did not leave, and does not any more.
     #[error("not sent: {0}")]
     NotSent(String),
+    /// The receiver says that it has not looked at the request, which has left: a start.
+    #[error("not sent: {why}")]
+    Unread {
+        /// In whose words.
+        why: String,
+        /// It has not ended this request by itself, so bytes of it may arrive yet.
+        may_arrive: bool,
+    },
 }

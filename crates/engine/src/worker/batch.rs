@@ -57,7 +57,8 @@ impl Batch {
         jitter: f64,
     ) -> Vec<Outcome> {
         let mut outcomes = match &result {
-            Err(NotDone::NotSent(why)) => self.not_sent(why),
+            Err(NotDone::NotSent(why)) => self.not_sent(why, false),
+            Err(NotDone::Unread { why, may_arrive }) => self.not_sent(why, *may_arrive),
             Err(NotDone::Send(error)) => self.failed(None, &error.to_string(), jitter),
             Ok(response) if response.status == 207 => self.in_parts(&response.body, jitter),
             Ok(response) if (200..300).contains(&response.status) => self.each(|_| Outcome {
@@ -97,6 +98,7 @@ impl Batch {
             next: NextTry::None,
             signal: Signal::default(),
             speaks: Speaks::ForRequest,
+            may_arrive: false,
         }
     }
 
@@ -113,11 +115,12 @@ impl Batch {
         self.events.iter().map(of).collect()
     }
 
-    fn not_sent(&self, why: &str) -> Vec<Outcome> {
+    fn not_sent(&self, why: &str, may_arrive: bool) -> Vec<Outcome> {
         self.each(|_| Outcome {
             kind: OutcomeKind::NotSent,
             error: Some(why.into()),
             next: NextTry::Again,
+            may_arrive,
             ..self.blank()
         })
     }

@@ -392,8 +392,12 @@ impl Deliverer {
             self.tokens.throw_away(client, token);
         }
         if !matches!(result, Err(NotDone::NotSent(_))) {
+            // Also by what its receiver has not looked at: it may have said so late.
             let timed_out = matches!(result, Err(NotDone::Send(SendError::TimedOut(_))));
             started.place.held(dialling + elapsed, timed_out);
+        }
+        let was_looked_at = !matches!(result, Err(NotDone::NotSent(_) | NotDone::Unread { .. }));
+        if was_looked_at {
             if result.is_ok() {
                 self.spreads.note(&addressee.target, elapsed);
             }
@@ -456,7 +460,7 @@ impl Deliverer {
         if events > 0 {
             metrics::histogram!("paceline_batch_events").record(events as f64);
         }
-        let first_byte = FirstByte::default();
+        let first_byte = FirstByte::default().by(sending.not_after + bound);
         let since_claim = |at: Instant| at.saturating_duration_since(sending.not_after);
         let mut exchange = pin!(caught(connection.send(request, first_byte.clone())));
         let result = match timeout(REPORTED_AFTER, &mut exchange).await {
@@ -504,6 +508,7 @@ impl Deliverer {
             next: NextTry::None,
             signal: Signal::default(),
             speaks: Speaks::ForRequest,
+            may_arrive: false,
         };
         match result {
             Ok(response) if (200..300).contains(&response.status) => Outcome {
@@ -530,6 +535,13 @@ impl Deliverer {
                 kind: OutcomeKind::NotSent,
                 error: Some(why.into()),
                 next: NextTry::Again,
+                ..blank
+            },
+            Err(NotDone::Unread { why, may_arrive }) => Outcome {
+                kind: OutcomeKind::NotSent,
+                error: Some(why.into()),
+                next: NextTry::Again,
+                may_arrive,
                 ..blank
             },
             Err(NotDone::Send(error)) => {

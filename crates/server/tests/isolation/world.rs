@@ -534,6 +534,7 @@ fn unreached(permit: &Permit) -> Outcome {
         next: NextTry::DeadLetter,
         signal: Signal::default(),
         speaks: Speaks::ForRequest,
+        may_arrive: false,
     }
 }
 

@@ -58,6 +58,7 @@ fn not_sent(permit: &Permit) -> Outcome {
         next: NextTry::Again,
         signal: Signal::default(),
         speaks: Speaks::ForRequest,
+        may_arrive: false,
     }
 }
 

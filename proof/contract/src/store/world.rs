@@ -294,6 +294,7 @@ impl World {
             next,
             signal: Signal::default(),
             speaks: Speaks::ForRequest,
+            may_arrive: false,
         }
     }
 

@@ -10,6 +10,7 @@ use domain::ids::{AttemptId, DestinationId};
 use domain::response_headers::ResponseHeaders;
 use domain::signals::RawSignals;
 use engine::ports::{FirstByte, Prepared, Request, Response, SendError, Sender, Target};
+use tokio::time::Instant;
 
 use super::script::Script;
 use super::{Event, Journal, ms};
@@ -29,6 +30,7 @@ pub(crate) struct FakeSender {
     pub(crate) send: Arc<Script<Request, Result<Response, SendError>>>,
     hangs_from: Arc<AtomicI64>,
     held_up: Arc<Mutex<Duration>>,
+    leave_by: Arc<Mutex<Option<Instant>>>,
     unreached: Mutex<Option<DestinationId>>,
 }
 
@@ -41,6 +43,7 @@ impl FakeSender {
             send: Arc::new(Script::new(|_| Ok(answer(200)))),
             hangs_from: Arc::new(AtomicI64::new(i64::MAX)),
             held_up: Arc::default(),
+            leave_by: Arc::default(),
             unreached: Mutex::default(),
         }
     }
@@ -53,6 +56,11 @@ impl FakeSender {
     /// Requests are held up for so long from now on, before anything of them leaves.
     pub(crate) fn holds_up(&self, time: Duration) {
         *self.held_up.lock().unwrap() = time;
+    }
+
+    /// By when the last request had to leave.
+    pub(crate) fn leave_by(&self) -> Option<Instant> {
+        *self.leave_by.lock().unwrap()
     }
 
     /// Attempts from this one on are never answered.
@@ -97,6 +105,7 @@ impl Sender for FakeSender {
             send: Arc::clone(&self.send),
             hangs_from: Arc::clone(&self.hangs_from),
             held_up: *self.held_up.lock().unwrap(),
+            leave_by: Arc::clone(&self.leave_by),
         }))
     }
 }
@@ -107,6 +116,7 @@ struct Ready {
     send: Arc<Script<Request, Result<Response, SendError>>>,
     hangs_from: Arc<AtomicI64>,
     held_up: Duration,
+    leave_by: Arc<Mutex<Option<Instant>>>,
 }
 
 #[async_trait]
@@ -116,6 +126,7 @@ impl Prepared for Ready {
         request: Request,
         first_byte: FirstByte,
     ) -> Result<Response, SendError> {
+        *self.leave_by.lock().unwrap() = first_byte.leave_by();
         if !self.held_up.is_zero() {
             tokio::time::sleep(self.held_up).await;
         }

@@ -192,5 +192,6 @@ fn outcome(permit: &Permit, kind: usize) -> Outcome {
         next,
         signal: domain::health::Signal::default(),
         speaks: engine::ports::Speaks::ForRequest,
+        may_arrive: false,
     }
 }
