@@ -166,11 +166,9 @@ impl Outcome {
     #[must_use]
     pub fn arrives_within(&self) -> Duration {
         let ended = self.sent_after + self.elapsed;
-        match (self.speaks, self.kind, self.status) {
-            (Speaks::ForRequest, OutcomeKind::Failed, None) => {
-                ended.max(self.sent_after + MAX_REQUEST_TIMEOUT)
-            }
-            (Speaks::ForRequest, OutcomeKind::NotSent, None) if self.may_arrive => {
+        match (self.speaks, self.kind, self.status, self.may_arrive) {
+            (Speaks::ForRequest, OutcomeKind::Failed, None, _)
+            | (Speaks::ForRequest, OutcomeKind::NotSent, None, true) => {
                 ended.max(self.sent_after + MAX_REQUEST_TIMEOUT)
             }
             _ => ended,
