@@ -54,7 +54,8 @@ struct Counted {
     since: Option<Vec<Given>>,
     /// It has stopped somebody, whatever room it leaves to others.
     stopped: bool,
-    /// How many look again that it has stopped.
+    /// How many look again, of those that it and counts before it have stopped: their turn is
+    /// still to come.
     looks: u32,
 }
 
@@ -131,7 +132,7 @@ impl Places {
                 counted.asked = Some(asked);
                 counted.at = Some(Instant::now());
                 counted.stopped = false;
-                counted.looks = 0;
+                counted.looks = counted.looks.saturating_sub(LOOKS_FOR_EACH_COUNT);
                 counted.add(&since);
             }
             Err(error) => tracing::debug!(%error, "fleet not counted"),
@@ -207,8 +208,12 @@ impl Counted {
     /// How long after the next count it is the turn of one more that looks again.
     fn turn_to_look(&mut self) -> Duration {
         let counts = self.looks / LOOKS_FOR_EACH_COUNT;
-        self.looks = self.looks.saturating_add(1);
-        self.good_for() * counts
+        let turn = self.good_for() * counts;
+        // Everybody looks by then, whoever's turn it is.
+        if turn < LOOK_WHEN_CROWDED {
+            self.looks = self.looks.saturating_add(1);
+        }
+        turn
     }
 
     fn add(&mut self, given: &[Given]) {
