@@ -333,6 +333,11 @@ async fn whom_no_outcome_wakes_looks_with_the_next_count() {
     world.schedule.due(&[1]);
     world.scheduler().tick().await;
     assert_eq!(next(&world), after(ms(20), Some(ms(20))));
+    // But there are no places at all.
+    world.store.fleet.answers(|()| Ok(fleet_of(0, 0)));
+    world.schedule.due(&[1]);
+    world.scheduler().tick().await;
+    assert_eq!(next(&world), after(SECOND, Some(ms(5))));
 }
 
 /// Those that may look in vain cost so many runs, however many they are: the turns of those
