@@ -53,7 +53,7 @@ pub(super) async fn claim_batches(
     let mut connection = pool.acquire().await?;
     let mut left = composer.compose(&mut connection, permits).await?;
     for _ in 0..OTHER_DAYS {
-        if left.is_empty() {
+        if left.is_empty() || composer.found.is_to_be_sent() {
             break;
         }
         match composer.compose(&mut connection, &left).await {
@@ -94,6 +94,9 @@ impl Composer {
         let leaders = lock_leaders(&mut transaction, permits, &self.days).await?;
         let carried = lock_carried(&mut transaction, &leaders, &self.days).await?;
         let mut members = read_members(&mut transaction, &carried.rows, &self.days).await?;
+        if self.found.is_to_be_sent() {
+            return Ok(permits.to_vec());
+        }
         let composed_for = self.asked_at.elapsed();
         let (put_off, ready): (Vec<Permit>, Vec<Permit>) = (permits.iter().copied())
             .partition(|permit| carried.put_off.contains(&permit.attempt.0));

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use domain::admission::MAX_CLAIM_TO_SEND;
+use domain::attempt::promptness;
 use domain::ids::{AttemptId, DestinationId, Epoch, EventId, PermitNumber, WorkerId};
 use domain::permit::Permit;
 use domain::time::{Timestamp, micros};
@@ -267,6 +268,8 @@ pub(super) struct Found {
     /// By the clock of the first that has started anything.
     now: Timestamp,
     composed_for: Duration,
+    /// When that one was answered.
+    started_at: Option<Instant>,
     rows: Vec<Claimed>,
 }
 
@@ -293,13 +296,22 @@ impl Found {
                 _ => self.rows.push(row),
             }
         }
+        let started = |row: &Claimed| row.answer.as_deref() == Some("started");
+        if !self.has_starts() && self.rows.iter().any(started) {
+            self.started_at = Some(Instant::now());
+        }
         elsewhere
     }
 
     /// Whether anything has started.
     pub(super) fn has_starts(&self) -> bool {
-        let started = |row: &Claimed| row.answer.as_deref() == Some("started");
-        self.rows.iter().any(started)
+        self.started_at.is_some()
+    }
+
+    /// Whether what has started has waited for others as long as any start may.
+    pub(super) fn is_to_be_sent(&self) -> bool {
+        let is_late = |at: Instant| at.elapsed() >= promptness::AT_LEAST;
+        self.started_at.is_some_and(is_late)
     }
 
     /// Those to ask for again. What was early too, where there are any: its slot may have come

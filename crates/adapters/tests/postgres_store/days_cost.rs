@@ -218,7 +218,11 @@ async fn a_step_of_an_attempt_opens_its_days_alone() {
 
 /// An attempt of today whose event is five days old, as a retry's may be.
 async fn made_today_for_an_old_event(database: &Database, to: DestinationId) {
-    old(database, to, 5, 1, WAITING).await;
+    made_today_for_one_of(database, to, 5).await;
+}
+
+async fn made_today_for_one_of(database: &Database, to: DestinationId, days: u32) {
+    old(database, to, days, 1, WAITING).await;
     database
         .sql(
             "update deliveries set id = next_attempt_id('attempts_id_seq')
@@ -375,6 +379,49 @@ async fn a_batch_starts_once_all_of_it_can_be_read() {
         [[old, hello, hello], [hello, hello, old]]
     );
     assert_eq!(database.number(started).await, 9);
+}
+
+/// What has started is not sent before the call is answered, so it does not wait for all that
+/// others need.
+#[tokio::test]
+async fn a_batch_does_not_wait_for_all_the_days_of_another() {
+    let database = running_for(8).await;
+    let worker = database.worker().await;
+    let [new, led, of_three_days] = [
+        batching(&database).await,
+        batching(&database).await,
+        batching(&database).await,
+    ];
+    made_today(&database, new, 3).await;
+    made_today_for_an_old_event(&database, led).await;
+    made_today(&database, led, 2).await;
+    made_today_for_an_old_event(&database, of_three_days).await;
+    made_today_for_one_of(&database, of_three_days, 6).await;
+    made_today(&database, of_three_days, 1).await;
+    let all = [
+        permit(&database, new).await,
+        permit(&database, led).await,
+        permit(&database, of_three_days).await,
+    ];
+    database
+        .sql(
+            "create function is_slow() returns trigger language plpgsql as $$
+            begin
+                perform pg_sleep(0.12);
+                return new;
+            end;
+            $$;
+            create trigger is_slow before update on deliveries for each row
+            when (old.state = 'admitted' and new.state = 'started')
+            execute function is_slow()",
+        )
+        .await;
+    let claims = database.store.claim_batches(worker, &all).await.unwrap();
+    let claims = claims.answers;
+    assert_eq!(batches(&claims[..1])[0].len(), 3);
+    assert_eq!(claims[2], ClaimAnswer::Skipped);
+    let again = database.store.claim_batches(worker, &all[2..]).await;
+    assert_eq!(batches(&again.unwrap().answers)[0].len(), 3);
 }
 
 /// An old event's day is one more, of whatever starts.
