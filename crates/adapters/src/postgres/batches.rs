@@ -65,6 +65,7 @@ pub(super) async fn claim_batches(
         }
     }
     drop(connection);
+    composer.found.leave(&left);
     composer.answer(pool, permits).await
 }
 

@@ -200,7 +200,10 @@ pub(super) async fn claim_starts(
             Ok(rows) => {
                 found.add(rows, read_for, &mut days);
             }
-            Err(failure) => not_read(&failure, &left),
+            Err(failure) => {
+                not_read(&failure, &left);
+                found.leave(&left);
+            }
         }
     }
     drop(connection);
@@ -249,7 +252,7 @@ async fn claim_hurried(
     Ok(rows)
 }
 
-/// They stay admitted, and are asked for again.
+/// Why they are left ([`Found::leave`]).
 pub(super) fn not_read(failure: &Failure, permits: &[Permit]) {
     let permits = permits.len();
     tracing::warn!(
@@ -271,6 +274,8 @@ pub(super) struct Found {
     /// When that one was answered.
     started_at: Option<Instant>,
     rows: Vec<Claimed>,
+    /// Admitted, by what was read last.
+    unread: HashSet<Key>,
 }
 
 impl Found {
@@ -332,6 +337,11 @@ impl Found {
         permits.iter().copied().filter(is_left).collect()
     }
 
+    /// These stay admitted, and are asked for again.
+    pub(super) fn leave(&mut self, permits: &[Permit]) {
+        self.unread.extend(permits.iter().map(key));
+    }
+
     /// What has started, as the leaders of their batches.
     pub(super) fn leaders(&self) -> HashMap<i64, Member> {
         self.rows.iter().filter_map(Claimed::leader).collect()
@@ -361,10 +371,12 @@ pub(super) async fn answered(
     let missing: Vec<&Permit> = permits
         .iter()
         .filter(|permit| !answers.contains_key(&key(permit)))
+        .filter(|permit| !found.unread.contains(&key(permit)))
         .collect();
     // The claim is committed: an error from here on must not lose the starts.
-    let held = (still_admitted(pool, &missing).await)
+    let mut held = (still_admitted(pool, &missing).await)
         .unwrap_or_else(|_unknown| missing.iter().map(|permit| key(permit)).collect());
+    held.extend(found.unread);
     let answer = |permit: &Permit| match answers.entry(key(permit)) {
         // Named twice in one batch: it starts once.
         Entry::Occupied(once) if matches!(once.get(), ClaimAnswer::Started(_)) => once.remove(),

@@ -298,7 +298,8 @@ async fn holder_of_the_old_day(database: &Database) -> sqlx::PgConnection {
     user
 }
 
-/// What has its event elsewhere starts then, and the rest does not wait for it.
+/// What has its event elsewhere starts then, and the rest does not wait for it, nor for
+/// anything that is asked after it.
 #[tokio::test]
 async fn what_cannot_be_read_has_not_started() {
     let database = running_for(8).await;
@@ -308,8 +309,17 @@ async fn what_cannot_be_read_has_not_started() {
     made_today_for_an_old_event(&database, to).await;
     made_today(&database, beside, 1).await;
     let both = [permit(&database, to).await, permit(&database, beside).await];
+    let counted = Counted::of(&database).await;
+    // The connection's settings are no claim's.
+    counted.store.accept_events(&[]).await.unwrap();
+    let before = counted.statements();
     let mut user = holder_of_the_old_day(&database).await;
-    let claims = database.store.claim_starts(worker, &both).await.unwrap();
+    let claims = counted.store.claim_starts(worker, &both).await.unwrap();
+    let statements = counted.statements() - before;
+    assert!(
+        statements <= 4,
+        "{statements} with both claims and a rollback"
+    );
     assert_eq!(claims.answers[0], ClaimAnswer::Skipped);
     assert!(matches!(claims.answers[1], ClaimAnswer::Started(_)));
     run(&mut user, "rollback".to_owned()).await;
