@@ -272,20 +272,26 @@ async fn a_claim_is_one_statement_and_old_events_take_another() {
     let claimed = async |permits: &[Permit]| {
         let before = counted.statements();
         let claims = counted.store.claim_starts(worker, permits).await.unwrap();
-        let started = |answer: &ClaimAnswer| matches!(answer, ClaimAnswer::Started(_));
-        assert!(claims.answers.iter().all(started), "{:?}", claims.answers);
-        (counted.statements() - before, old_ones(&claims.answers))
+        let started = |answer: &&ClaimAnswer| matches!(answer, ClaimAnswer::Started(_));
+        let started = claims.answers.iter().filter(started).count();
+        let statements = counted.statements() - before;
+        (statements, started, old_ones(&claims.answers))
     };
     made_today(&database, to, 1).await;
     let new = permit(&database, to).await;
-    assert_eq!(claimed(&[new]).await, (1, 0));
+    assert_eq!(claimed(&[new]).await, (1, 1, 0));
     made_today_for_an_old_event(&database, to).await;
     let old = permit(&database, to).await;
-    assert_eq!(claimed(&[old]).await, (2, 1));
-    made_today_for_an_old_event(&database, to).await;
-    made_today(&database, beside, 1).await;
-    let both = [permit(&database, to).await, permit(&database, beside).await];
-    assert_eq!(claimed(&both).await, (4, 1));
+    assert_eq!(claimed(&[old]).await, (2, 1, 1));
+    let both = async || {
+        made_today_for_an_old_event(&database, to).await;
+        made_today(&database, beside, 1).await;
+        let both = [permit(&database, to).await, permit(&database, beside).await];
+        claimed(&both).await
+    };
+    // A machine that is busy may let that transaction fail.
+    let what = "statements, starts, and those of old events";
+    measured(what, both, |measured| *measured == (4, 2, 1)).await;
 }
 
 /// Holds the day of the old events, until it ends its transaction.
