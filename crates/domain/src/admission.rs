@@ -108,8 +108,9 @@ pub const MIN_LEAD: Duration = Duration::from_millis(20);
 pub const LOOK_WHEN_CROWDED: Duration = Duration::from_secs(1);
 
 /// The same where the fleet's places stopped it and none of its outcomes will wake it: all
-/// that it has was given before, while there was room. The scheduler may make it sooner, with
-/// the next count of the fleet, and later, where many look like this.
+/// that it has was given before, while there was room, or it has nothing. The scheduler may make
+/// it sooner, with the next count of the fleet, and later, where many look like this or no
+/// worker lives.
 pub const LOOK_WHEN_NONE_WAKES: Duration = Duration::from_millis(50);
 
 /// When a destination is looked at again whose oldest attempts have expired and

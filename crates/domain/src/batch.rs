@@ -119,8 +119,9 @@ impl BatchSettings {
 
 impl BatchRules {
     /// The same where events may become this old: none waits for others for more than half of
-    /// that. An owner may not set a wait that long, but a tier's age may come to be less than
-    /// it, and then each event would be too old before its batch is due.
+    /// that. An owner may set a wait that is longer than half of it, and it is cut to that: an
+    /// event that waits for nearly all of its age has no time left to be sent. A tier's age may
+    /// come to be less than the wait, and then each would be too old before its batch is due.
     #[must_use]
     pub fn within(self, max_age: Option<Duration>) -> Self {
         let half = max_age.map_or(MAX_WAIT, |age| age / 2);

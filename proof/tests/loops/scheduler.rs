@@ -333,9 +333,15 @@ async fn whom_no_outcome_wakes_looks_with_the_next_count() {
     world.schedule.due(&[1]);
     world.scheduler().tick().await;
     assert_eq!(next(&world), after(ms(20), Some(ms(20))));
+    // But there are no places at all.
+    world.store.fleet.answers(|()| Ok(fleet_of(0, 0)));
+    world.schedule.due(&[1]);
+    world.scheduler().tick().await;
+    assert_eq!(next(&world), after(SECOND, Some(ms(5))));
 }
 
-/// Those that may look in vain cost so many runs, however many they are.
+/// Those that may look in vain cost so many runs, however many they are: the turns of those
+/// before them come first, whichever count has stopped them.
 #[tokio::test(start_paused = true)]
 async fn eight_look_again_with_each_count() {
     let world = World::new();
@@ -345,15 +351,28 @@ async fn eight_look_again_with_each_count() {
     world.schedule.due(&[1]);
     scheduler.tick().await;
     tokio::time::sleep(ms(5)).await;
-    let stopped: Vec<u128> = (1..=120).collect();
-    for (first, expected) in [(0, [15, 35, 155, 295]), (120, [315, 335, 455, 595])] {
+    let stopped: Vec<u128> = (1..=48).collect();
+    for (count, expected) in [
+        (1, [15, 35, 115]),
+        (1, [135, 155, 235]),
+        (2, [235, 255, 335]),
+        (3, [335, 355, 435]),
+    ] {
+        let counts = || world.journal.times(|event| *event == Event::Fleet).len();
+        if counts() < count {
+            tokio::time::sleep(ms(15)).await;
+            world.schedule.due(&[1]);
+            scheduler.tick().await;
+            tokio::time::sleep(ms(5)).await;
+        }
         world.schedule.due(&stopped);
         scheduler.tick().await;
+        assert_eq!(counts(), count);
         let finished = world.journal.finished();
-        let of_this = &finished[first + 1..];
-        for (number, delay) in [0, 8, 63, 119].into_iter().zip(expected) {
-            let next = of_this[number].next;
-            assert_eq!(next, after(ms(delay), Some(ms(15))), "{first} {number}");
+        let of_these = &finished[finished.len() - stopped.len()..];
+        for (number, delay) in [0, 8, 47].into_iter().zip(expected) {
+            let next = of_these[number].next;
+            assert_eq!(next, after(ms(delay), Some(ms(15))), "{count} {number}");
         }
     }
 }

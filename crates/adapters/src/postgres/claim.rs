@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use domain::admission::MAX_CLAIM_TO_SEND;
+use domain::attempt::promptness;
 use domain::ids::{AttemptId, DestinationId, Epoch, EventId, PermitNumber, WorkerId};
 use domain::permit::Permit;
 use domain::time::{Timestamp, micros};
@@ -199,7 +200,10 @@ pub(super) async fn claim_starts(
             Ok(rows) => {
                 found.add(rows, read_for, &mut days);
             }
-            Err(failure) => not_read(&failure, &left),
+            Err(failure) => {
+                not_read(&failure, &left);
+                found.leave(&left);
+            }
         }
     }
     drop(connection);
@@ -248,7 +252,7 @@ async fn claim_hurried(
     Ok(rows)
 }
 
-/// They stay admitted, and are asked for again.
+/// Why they are left ([`Found::leave`]).
 pub(super) fn not_read(failure: &Failure, permits: &[Permit]) {
     let permits = permits.len();
     tracing::warn!(
@@ -267,7 +271,11 @@ pub(super) struct Found {
     /// By the clock of the first that has started anything.
     now: Timestamp,
     composed_for: Duration,
+    /// When that one was answered.
+    started_at: Option<Instant>,
     rows: Vec<Claimed>,
+    /// Admitted, by what was read last.
+    unread: HashSet<Key>,
 }
 
 impl Found {
@@ -293,13 +301,22 @@ impl Found {
                 _ => self.rows.push(row),
             }
         }
+        let started = |row: &Claimed| row.answer.as_deref() == Some("started");
+        if !self.has_starts() && self.rows.iter().any(started) {
+            self.started_at = Some(Instant::now());
+        }
         elsewhere
     }
 
     /// Whether anything has started.
     pub(super) fn has_starts(&self) -> bool {
-        let started = |row: &Claimed| row.answer.as_deref() == Some("started");
-        self.rows.iter().any(started)
+        self.started_at.is_some()
+    }
+
+    /// Whether what has started has waited for others as long as any start may.
+    pub(super) fn is_to_be_sent(&self) -> bool {
+        let is_late = |at: Instant| at.elapsed() >= promptness::AT_LEAST;
+        self.started_at.is_some_and(is_late)
     }
 
     /// Those to ask for again. What was early too, where there are any: its slot may have come
@@ -318,6 +335,11 @@ impl Found {
                 .any(|of| of.contains(&key(permit)))
         };
         permits.iter().copied().filter(is_left).collect()
+    }
+
+    /// These stay admitted, and are asked for again.
+    pub(super) fn leave(&mut self, permits: &[Permit]) {
+        self.unread.extend(permits.iter().map(key));
     }
 
     /// What has started, as the leaders of their batches.
@@ -349,10 +371,12 @@ pub(super) async fn answered(
     let missing: Vec<&Permit> = permits
         .iter()
         .filter(|permit| !answers.contains_key(&key(permit)))
+        .filter(|permit| !found.unread.contains(&key(permit)))
         .collect();
     // The claim is committed: an error from here on must not lose the starts.
-    let held = (still_admitted(pool, &missing).await)
+    let mut held = (still_admitted(pool, &missing).await)
         .unwrap_or_else(|_unknown| missing.iter().map(|permit| key(permit)).collect());
+    held.extend(found.unread);
     let answer = |permit: &Permit| match answers.entry(key(permit)) {
         // Named twice in one batch: it starts once.
         Entry::Occupied(once) if matches!(once.get(), ClaimAnswer::Started(_)) => once.remove(),

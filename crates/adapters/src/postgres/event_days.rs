@@ -36,9 +36,10 @@ impl EventDays {
         self.others.insert(day);
     }
 
-    /// Whether the text is that of most statements of a day, and worth being kept.
+    /// Whether the text is that of most statements of a day, and worth being kept: of attempts
+    /// of that day, or of it and the one before.
     pub(super) fn are_usual(&self) -> bool {
-        self.others.is_empty()
+        self.others.is_empty() && self.last - self.first <= 2
     }
 
     /// The statement about these events: it says `e.day {in_days}` where an event must be of
@@ -86,6 +87,8 @@ mod tests {
         assert_eq!(days(&[20_780 * DAY + 5]), between(20_779, 20_780));
         let both = [20_780 * DAY, 20_778 * DAY + 9];
         assert_eq!(days(&both), between(20_777, 20_780));
+        assert!(!EventDays::of(&both).are_usual());
+        assert!(EventDays::of(&[20_780 * DAY, 20_779 * DAY]).are_usual());
         // Whatever a message says: days that a date can be.
         assert_eq!(days(&[0]), between(-1, 0));
         assert_eq!(days(&[i64::MIN]), between(-1, 0));

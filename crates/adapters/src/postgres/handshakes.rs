@@ -150,7 +150,8 @@ impl StandingRow {
     }
 }
 
-/// The destination first: a change of its URL holds it, and then the handshake.
+/// The tier first, as in [`lock_tier`](super::catalog::lock_tier): what is allowed is a limit.
+/// Then the destination: a change of its URL holds it, and then the handshake.
 async fn record(
     pool: &PgPool,
     question: &Question,
@@ -158,6 +159,13 @@ async fn record(
 ) -> Result<HandshakeRecorded, Failure> {
     let id = question.destination;
     let mut transaction = pool.begin().await?;
+    sqlx::query(
+        "-- record_handshake: lock_tier
+        select lock_tiers_of(array[d.tenant_id]) from destinations d where d.id = $1",
+    )
+    .bind(id.0)
+    .execute(&mut *transaction)
+    .await?;
     let is_there: Option<i32> = sqlx::query_scalar(
         "-- record_handshake: lock
         select 1 from destinations d

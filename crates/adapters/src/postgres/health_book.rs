@@ -11,6 +11,7 @@ use sqlx::PgPool;
 use uuid::Uuid;
 
 use super::PostgresStore;
+use super::catalog::lock_tier;
 use super::failure::{Failure, retried};
 use super::health::Row;
 use super::holder;
@@ -117,6 +118,7 @@ async fn read(
 /// finds it if its wake is lost. Whether it is there.
 async fn resume(pool: &PgPool, tenant: TenantId, id: DestinationId) -> Result<bool, Failure> {
     let mut transaction = pool.begin().await?;
+    lock_tier(&mut transaction, tenant).await?;
     let paused: Option<bool> = sqlx::query_scalar(
         "-- resume: lock
         select d.state = 'paused' from destinations d

@@ -3,10 +3,12 @@
 use domain::batch::BatchSettings;
 use domain::ceiling::Ceiling;
 use domain::destination::DestinationState;
+use domain::handshake::Answer;
 use domain::ids::DestinationId;
 use domain::policy::LimitSettings;
 use engine::ports::{
-    Backlog, Catalog, DEFAULT_TENANT, DestinationChange, Outcome, Store, Tenants, TierChange,
+    Backlog, Catalog, DEFAULT_TENANT, DestinationChange, Handshakes, HealthBook, Outcome, Store,
+    Tenants, TierChange,
 };
 
 use crate::database::{Database, per_second, run};
@@ -260,6 +262,41 @@ async fn a_change_of_a_tier_and_an_answer_that_disables_wait_in_one_order() {
     let ours = async move {
         let recorded = store.record_outcomes(worker, &[gone]).await.unwrap();
         assert!(!recorded.health.is_empty(), "it is disabled");
+    };
+    waits_in_one_order(&database, ids, ours).await;
+}
+
+#[tokio::test]
+async fn a_change_of_a_tier_and_a_resumption_wait_in_one_order() {
+    let database = Database::create().await;
+    let ids = two_that_inherit(&database).await;
+    let disabled = format!(
+        "update destinations set state = 'disabled' where id = '{}'",
+        ids[1]
+    );
+    database.sql(&disabled).await;
+    let store = database.store.clone();
+    let ours = async move {
+        store.resume(DEFAULT_TENANT, ids[1]).await.unwrap();
+    };
+    waits_in_one_order(&database, ids, ours).await;
+}
+
+#[tokio::test]
+async fn a_change_of_a_tier_and_a_handshake_wait_in_one_order() {
+    let database = Database::create().await;
+    let ids = two_that_inherit(&database).await;
+    let asks = format!(
+        "update destinations set handshake = 'cloud_events' where id = '{}'",
+        ids[1]
+    );
+    database.sql(&asks).await;
+    let questions = database.store.take_handshakes(1).await.unwrap();
+    assert_eq!(questions[0].destination, ids[1]);
+    let store = database.store.clone();
+    let ours = async move {
+        let recorded = store.record_handshake(&questions[0], &Answer::Allowed(None));
+        assert!(recorded.await.unwrap().changed);
     };
     waits_in_one_order(&database, ids, ours).await;
 }

@@ -218,7 +218,11 @@ async fn a_step_of_an_attempt_opens_its_days_alone() {
 
 /// An attempt of today whose event is five days old, as a retry's may be.
 async fn made_today_for_an_old_event(database: &Database, to: DestinationId) {
-    old(database, to, 5, 1, WAITING).await;
+    made_today_for_one_of(database, to, 5).await;
+}
+
+async fn made_today_for_one_of(database: &Database, to: DestinationId, days: u32) {
+    old(database, to, days, 1, WAITING).await;
     database
         .sql(
             "update deliveries set id = next_attempt_id('attempts_id_seq')
@@ -268,20 +272,26 @@ async fn a_claim_is_one_statement_and_old_events_take_another() {
     let claimed = async |permits: &[Permit]| {
         let before = counted.statements();
         let claims = counted.store.claim_starts(worker, permits).await.unwrap();
-        let started = |answer: &ClaimAnswer| matches!(answer, ClaimAnswer::Started(_));
-        assert!(claims.answers.iter().all(started), "{:?}", claims.answers);
-        (counted.statements() - before, old_ones(&claims.answers))
+        let started = |answer: &&ClaimAnswer| matches!(answer, ClaimAnswer::Started(_));
+        let started = claims.answers.iter().filter(started).count();
+        let statements = counted.statements() - before;
+        (statements, started, old_ones(&claims.answers))
     };
     made_today(&database, to, 1).await;
     let new = permit(&database, to).await;
-    assert_eq!(claimed(&[new]).await, (1, 0));
+    assert_eq!(claimed(&[new]).await, (1, 1, 0));
     made_today_for_an_old_event(&database, to).await;
     let old = permit(&database, to).await;
-    assert_eq!(claimed(&[old]).await, (2, 1));
-    made_today_for_an_old_event(&database, to).await;
-    made_today(&database, beside, 1).await;
-    let both = [permit(&database, to).await, permit(&database, beside).await];
-    assert_eq!(claimed(&both).await, (4, 1));
+    assert_eq!(claimed(&[old]).await, (2, 1, 1));
+    let both = async || {
+        made_today_for_an_old_event(&database, to).await;
+        made_today(&database, beside, 1).await;
+        let both = [permit(&database, to).await, permit(&database, beside).await];
+        claimed(&both).await
+    };
+    // A machine that is busy may let that transaction fail.
+    let what = "statements, starts, and those of old events";
+    measured(what, both, |measured| *measured == (4, 2, 1)).await;
 }
 
 /// Holds the day of the old events, until it ends its transaction.
@@ -294,7 +304,8 @@ async fn holder_of_the_old_day(database: &Database) -> sqlx::PgConnection {
     user
 }
 
-/// What has its event elsewhere starts then, and the rest does not wait for it.
+/// What has its event elsewhere starts then, and the rest does not wait for it, nor for
+/// anything that is asked after it.
 #[tokio::test]
 async fn what_cannot_be_read_has_not_started() {
     let database = running_for(8).await;
@@ -304,8 +315,17 @@ async fn what_cannot_be_read_has_not_started() {
     made_today_for_an_old_event(&database, to).await;
     made_today(&database, beside, 1).await;
     let both = [permit(&database, to).await, permit(&database, beside).await];
+    let counted = Counted::of(&database).await;
+    // The connection's settings are no claim's.
+    counted.store.accept_events(&[]).await.unwrap();
+    let before = counted.statements();
     let mut user = holder_of_the_old_day(&database).await;
-    let claims = database.store.claim_starts(worker, &both).await.unwrap();
+    let claims = counted.store.claim_starts(worker, &both).await.unwrap();
+    let statements = counted.statements() - before;
+    assert!(
+        statements <= 4,
+        "{statements} with both claims and a rollback"
+    );
     assert_eq!(claims.answers[0], ClaimAnswer::Skipped);
     assert!(matches!(claims.answers[1], ClaimAnswer::Started(_)));
     run(&mut user, "rollback".to_owned()).await;
@@ -375,6 +395,49 @@ async fn a_batch_starts_once_all_of_it_can_be_read() {
         [[old, hello, hello], [hello, hello, old]]
     );
     assert_eq!(database.number(started).await, 9);
+}
+
+/// What has started is not sent before the call is answered, so it does not wait for all that
+/// others need.
+#[tokio::test]
+async fn a_batch_does_not_wait_for_all_the_days_of_another() {
+    let database = running_for(8).await;
+    let worker = database.worker().await;
+    let [new, led, of_three_days] = [
+        batching(&database).await,
+        batching(&database).await,
+        batching(&database).await,
+    ];
+    made_today(&database, new, 3).await;
+    made_today_for_an_old_event(&database, led).await;
+    made_today(&database, led, 2).await;
+    made_today_for_an_old_event(&database, of_three_days).await;
+    made_today_for_one_of(&database, of_three_days, 6).await;
+    made_today(&database, of_three_days, 1).await;
+    let all = [
+        permit(&database, new).await,
+        permit(&database, led).await,
+        permit(&database, of_three_days).await,
+    ];
+    database
+        .sql(
+            "create function is_slow() returns trigger language plpgsql as $$
+            begin
+                perform pg_sleep(0.12);
+                return new;
+            end;
+            $$;
+            create trigger is_slow before update on deliveries for each row
+            when (old.state = 'admitted' and new.state = 'started')
+            execute function is_slow()",
+        )
+        .await;
+    let claims = database.store.claim_batches(worker, &all).await.unwrap();
+    let claims = claims.answers;
+    assert_eq!(batches(&claims[..1])[0].len(), 3);
+    assert_eq!(claims[2], ClaimAnswer::Skipped);
+    let again = database.store.claim_batches(worker, &all[2..]).await;
+    assert_eq!(batches(&again.unwrap().answers)[0].len(), 3);
 }
 
 /// An old event's day is one more, of whatever starts.

@@ -55,11 +55,13 @@ impl Crowd {
     /// Whether the outcome of the attempt with this permit wakes the destination; it is one
     /// of so many that a run has given, up to the `last`.
     ///
-    /// The last does where otherwise nothing that is out would.
+    /// The first and the last do where otherwise nothing that is out would: one of both may
+    /// never be marked, where somebody holds its row.
     pub(super) fn wakes(self, permit: PermitNumber, (given, last): (u32, PermitNumber)) -> bool {
         let first = last.0.saturating_sub(i64::from(given)).saturating_add(1);
-        let chooses_another = || (first..last.0).any(|number| self.chooses(PermitNumber(number)));
-        self.chooses(permit) || (self.is_first && permit == last && !chooses_another())
+        let is_end = permit == last || permit.0 == first;
+        let chooses_one = || (first..=last.0).any(|number| self.chooses(PermitNumber(number)));
+        self.chooses(permit) || (self.is_first && is_end && !chooses_one())
     }
 
     /// One of each row, and not the same place of each: a receiver that lets every eighth
@@ -126,7 +128,7 @@ mod tests {
 
     /// Wherever it begins and however few they are.
     #[test]
-    fn where_nothing_wakes_one_of_those_that_are_given_does() {
+    fn where_nothing_wakes_both_ends_of_what_is_given_do() {
         for (used, given) in [(26, 2), (64, 1), (500, 17), (500, 200)] {
             let crowd = Crowd::of_places(used);
             let mut none_chosen = 0;
@@ -138,8 +140,10 @@ mod tests {
                     wakes.collect::<Vec<_>>()
                 };
                 let chosen = wake(crowd);
+                let mut ends = vec![PermitNumber(last.0 - i64::from(given) + 1), last];
+                ends.dedup();
                 let expected = match chosen.is_empty() {
-                    true => vec![last],
+                    true => ends,
                     false => chosen.clone(),
                 };
                 assert_eq!(wake(crowd.first()), expected, "{given} of {used}");

@@ -181,8 +181,8 @@ impl<'a> Plan<'a> {
         blocked: Option<Blocked>,
     ) -> Look {
         let given = u32::try_from(slots.len()).unwrap_or(u32::MAX);
-        // All that is out was given while nobody waited for its room.
-        let none_wakes = given == 0 && self.is_busy() && !self.usage.wakes;
+        // All that is out was given while nobody waited for its room, or nothing is out.
+        let none_wakes = given == 0 && !self.usage.wakes;
         let when_woken = Look::At {
             at: match blocked == Some(Blocked::Places) && none_wakes {
                 true => self.now + LOOK_WHEN_NONE_WAKES,

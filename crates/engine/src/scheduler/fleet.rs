@@ -54,7 +54,8 @@ struct Counted {
     since: Option<Vec<Given>>,
     /// It has stopped somebody, whatever room it leaves to others.
     stopped: bool,
-    /// How many look again that it has stopped.
+    /// How many look again, of those that it and counts before it have stopped: their turn is
+    /// still to come.
     looks: u32,
 }
 
@@ -131,7 +132,7 @@ impl Places {
                 counted.asked = Some(asked);
                 counted.at = Some(Instant::now());
                 counted.stopped = false;
-                counted.looks = 0;
+                counted.looks = counted.looks.saturating_sub(LOOKS_FOR_EACH_COUNT);
                 counted.add(&since);
             }
             Err(error) => tracing::debug!(%error, "fleet not counted"),
@@ -145,7 +146,8 @@ impl Places {
     /// then all who wait share what has come free. It looks by itself with that count or one
     /// soon after it, where else nothing may tell of a place that is free by now: it was
     /// woken, by a job that was due already and is this one, after the count and before the
-    /// take; or none of its outcomes wakes, so that it asks for a look sooner than usual.
+    /// take; or none of its outcomes wakes, so that it asks for a look sooner than usual. Not
+    /// while no worker lives: then all would ask again and again, for no place.
     pub(super) fn look_again(&self, next: NextRun, known: &Known, taken_at: Instant) -> NextRun {
         let NextRun::After { delay, floor } = next else {
             return next;
@@ -153,9 +155,11 @@ impl Places {
         let mut counted = self.counted();
         let count = counted.next_count().max(CROWDED_FLOOR);
         let knew_all = known.asked.is_some_and(|asked| asked >= taken_at);
-        let delay = match knew_all && delay > LOOK_WHEN_NONE_WAKES {
-            true => delay,
-            false => (count + counted.turn_to_look()).min(LOOK_WHEN_CROWDED),
+        let is_far = knew_all && delay > LOOK_WHEN_NONE_WAKES;
+        let delay = match (counted.room.capacity, is_far) {
+            (0, _) => LOOK_WHEN_CROWDED,
+            (_, true) => delay,
+            (_, false) => (count + counted.turn_to_look()).min(LOOK_WHEN_CROWDED),
         };
         NextRun::After {
             delay,
@@ -207,8 +211,12 @@ impl Counted {
     /// How long after the next count it is the turn of one more that looks again.
     fn turn_to_look(&mut self) -> Duration {
         let counts = self.looks / LOOKS_FOR_EACH_COUNT;
-        self.looks = self.looks.saturating_add(1);
-        self.good_for() * counts
+        let turn = self.good_for() * counts;
+        // Everybody looks by then, whoever's turn it is.
+        if turn < LOOK_WHEN_CROWDED {
+            self.looks = self.looks.saturating_add(1);
+        }
+        turn
     }
 
     fn add(&mut self, given: &[Given]) {

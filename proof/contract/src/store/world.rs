@@ -133,12 +133,12 @@ impl World {
         EventId(Uuid::from_u128(id))
     }
 
-    /// Ids of events of three days: of today, of one that is long over, and of the day that
-    /// [`World::id`] says.
+    /// Ids of events of three days: of today, of the day after tomorrow, which is made ahead, and
+    /// of the day that [`World::id`] says. Of days before the store was made there are none.
     pub async fn ids_of_three_days(&self) -> [EventId; 3] {
         let now = self.now().await;
-        let ago = now - Duration::from_secs(10 * 86_400);
-        [self.id_of(now), self.id_of(ago), EventId(self.id())]
+        let ahead = now + Duration::from_secs(2 * 86_400);
+        [self.id_of(now), self.id_of(ahead), EventId(self.id())]
     }
 
     /// A destination in the making: unless told otherwise unlimited.
