@@ -813,9 +813,11 @@ async fn a_huge_body_is_cut_and_its_stream_reset() {
 async fn stream_reset(connection: &mut Spoken, stream: &mut SendStream<Bytes>) -> Reason {
     tokio::select! {
         biased;
-        reset = poll_fn(|context| stream.poll_reset(context)) => reset.unwrap(),
-        () = driven(connection) => panic!("the connection ends"),
+        reset = poll_fn(|context| stream.poll_reset(context)) => return reset.unwrap(),
+        () = driven(connection) => {}
     }
+    // What came last came before the end.
+    poll_fn(|context| stream.poll_reset(context)).await.unwrap()
 }
 
 /// A header of one byte and a value of so many, as HPACK has them.
