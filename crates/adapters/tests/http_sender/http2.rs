@@ -793,8 +793,10 @@ async fn a_huge_body_is_cut_and_its_stream_reset() {
     let target = to(&peer, 1);
     let serving = tokio::spawn(async move {
         let mut connection = spoken(&peer).await;
-        let huge = asked(&mut connection).await;
-        let mut stream = huge.answer(head(200), Bytes::from(vec![b'x'; 1 << 24]));
+        let mut huge = asked(&mut connection).await;
+        // h2 tells of no reset once all of an answer is handed to it.
+        let mut stream = huge.respond.send_response(head(200), false).unwrap();
+        (stream.send_data(Bytes::from(vec![b'x'; 1 << 24]), false)).unwrap();
         let next = asked(&mut connection).await;
         next.answer(head(202), Bytes::new());
         let reset = stream_reset(&mut connection, &mut stream).await;
