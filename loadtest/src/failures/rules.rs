@@ -66,7 +66,7 @@ pub(super) const ROWS: [Row; 23] = [
     Row {
         fault: "A receiver ends a connection over HTTP/2 by GOAWAY, or refuses a stream",
         mechanism: "what it says that it has not looked at is `not_sent` and waits again with the same try; what it still finishes is answered, and the next request has another connection",
-        residue: "a start of the limit for each; one that refuses more than it answers fails after 256 more",
+        residue: "a start of the limit for each; with more than 256 that no answer made up for, each more is a failure",
         exercised: &[
             Test("what_a_receiver_was_to_finish_no_more_is_not_sent"),
             Test("a_stream_that_is_refused_was_not_sent_and_any_other_reset_is_a_failure"),
