@@ -238,7 +238,7 @@ fn who_is_short_of_places_is_woken_when_a_good_part_of_them_is_free() {
     for (name, places, fates) in crowds() {
         let mut world = unlimited(10_000, fates);
         world.follow_looks_within(places, world.now + LASTS);
-        let row = places.div_ceil(8).next_power_of_two();
+        let row = places.div_ceil(24).next_power_of_two();
         println!("{}", assert_used(name, &world, places, row));
     }
 }

@@ -32,13 +32,14 @@ impl Crowd {
 
     /// The fleet's places stop it, or its tenant's; it has `used` permits of these.
     ///
-    /// The row is rounded up, to at most a quarter of what it has: what waits in the queue
-    /// for a worker's place is twice the places, and whoever runs takes what others left
-    /// free. So the places are full all the same, where many have a few permits each and a
-    /// run for each outcome costs most.
+    /// A third as long a row, but rounded up: what waits in the queue for a worker's place is
+    /// twice the places, and whoever runs takes what others left free, so the places are full
+    /// all the same, where many have a few permits each and a run for each outcome costs
+    /// most. With a longer one a tenant's only destination had less than its share beside
+    /// hundreds of another, each of which runs at each of its outcomes.
     pub(super) fn of_places(used: u32) -> Self {
         Self {
-            row: used.div_ceil(PART).next_power_of_two(),
+            row: used.div_ceil(3 * PART).next_power_of_two(),
             is_first: false,
         }
     }
@@ -109,9 +110,9 @@ mod tests {
         for (crowd, row) in [
             (Crowd::of(50), 4),
             (Crowd::of(250), 16),
-            (Crowd::of_places(9), 2),
-            (Crowd::of_places(20), 4),
-            (Crowd::of_places(64), 8),
+            (Crowd::of_places(24), 1),
+            (Crowd::of_places(25), 2),
+            (Crowd::of_places(64), 4),
         ] {
             for begins in (0..100).map(|number| number * row) {
                 assert_eq!(woken(crowd, begins..begins + row).len(), 1, "{crowd:?}");
@@ -129,7 +130,7 @@ mod tests {
     /// Wherever it begins and however few they are.
     #[test]
     fn where_nothing_wakes_both_ends_of_what_is_given_do() {
-        for (used, given) in [(26, 2), (64, 1), (500, 17), (500, 200)] {
+        for (used, given) in [(52, 2), (64, 1), (500, 17), (500, 200)] {
             let crowd = Crowd::of_places(used);
             let mut none_chosen = 0;
             for last in 1_000..1_100 {
