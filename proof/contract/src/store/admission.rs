@@ -210,9 +210,9 @@ pub async fn who_becomes_short_of_places_is_woken_by_one_that_is_out(world: &Wor
         }
     };
     let worker = world.worker().await;
-    world.accept(destination, 28).await;
+    world.accept(destination, 57).await;
     let mut others = world.admit(destination).await;
-    assert_eq!(others.len(), 28);
+    assert_eq!(others.len(), 57);
     world.start(worker, &others).await;
     world.accept(destination, 10).await;
 
@@ -220,7 +220,7 @@ pub async fn who_becomes_short_of_places_is_woken_by_one_that_is_out(world: &Wor
     let soon = now + LOOK_WHEN_NONE_WAKES;
     assert!(none.is_empty() && matches!(look, Look::At { at, .. } if at == soon));
     let (three, look, now) = within(3).await;
-    assert_eq!(three[2].number, PermitNumber(31));
+    assert_eq!(three[2].number, PermitNumber(60));
     let ends = [three[0], three[2]];
     assert!(matches!(look, Look::At { at, .. } if at > now + LOOK_WHEN_NONE_WAKES));
     others.push(three[1]);
@@ -228,9 +228,9 @@ pub async fn who_becomes_short_of_places_is_woken_by_one_that_is_out(world: &Wor
     others.extend(within(1).await.0);
     world.start(worker, &ends).await;
     others.extend(within(1).await.0);
-    assert_eq!(others.len(), 31);
+    assert_eq!(others.len(), 60);
 
-    world.start(worker, &others[28..]).await;
+    world.start(worker, &others[57..]).await;
     assert_eq!(world.finish(worker, &others).await.wakes, []);
     for end in ends {
         let recorded = world.finish(worker, &[end]).await;
