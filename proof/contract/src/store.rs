@@ -197,6 +197,7 @@ macro_rules! store_contract {
             a_receiver_that_asks_is_left_alone
             no_slot_lies_within_a_hold
             a_429_holds_and_costs_no_try
+            a_success_forgets_the_refusals_before_it
             any_other_failure_costs_a_try
             refusals_do_not_open_the_breaker
             failures_in_a_row_open_the_breaker

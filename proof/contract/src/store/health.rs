@@ -223,6 +223,23 @@ pub async fn a_429_holds_and_costs_no_try(world: &World) {
     assert_eq!(world.admit(destination).await.len(), 3);
 }
 
+/// What is remembered makes a success matter, also where nobody waits for its place, as for
+/// a probe's.
+pub async fn a_success_forgets_the_refusals_before_it(world: &World) {
+    let destination = world.destination().unlimited().create().await;
+    fail(world, destination, (1, 429)).await;
+    let refused = remembered(world, destination).await;
+    assert_eq!(refused.refusals, 1);
+    world.pass_until(refused.held_until().unwrap()).await;
+    let worker = world.worker().await;
+    let again = world.admit(destination).await;
+    assert_eq!(again.len(), 1);
+    world.start(worker, &again).await;
+    let recorded = world.finish(worker, &again).await;
+    assert_eq!(recorded.wakes, [], "nobody waits for its place");
+    assert_eq!(remembered(world, destination).await, Health::default());
+}
+
 /// Another failure is a try.
 pub async fn any_other_failure_costs_a_try(world: &World) {
     let destination = world.destination().unlimited().create().await;
