@@ -170,7 +170,8 @@ const LASTS: Duration = Duration::from_secs(120);
 
 /// A name, so many places, and what becomes of the permits that have them: also of a
 /// receiver that takes ten seconds, of one where some requests hang, and of as many as make a
-/// row the largest part of them.
+/// row the largest part of them. Those are 64 and 128 where its own concurrency binds, with
+/// rows of 8 and 16, and 193 where places do, with rows of 16.
 fn crowds() -> Vec<(&'static str, u32, Vec<Fate>)> {
     let takes = |takes| Fate::Start {
         late: 500,
@@ -189,12 +190,13 @@ fn crowds() -> Vec<(&'static str, u32, Vec<Fate>)> {
         ),
         (
             "cut badly",
-            72,
+            193,
             vec![takes(30_000), takes(200_000), takes(55_000)],
         ),
         ("slow", 256, vec![takes(10_000_000)]),
         ("slow, a few", 20, vec![takes(10_000_000), takes(7_000_000)]),
-        ("some hang", 128, some_hang),
+        ("some hang", 128, some_hang.clone()),
+        ("cut and hang", 193, some_hang),
     ]
 }
 

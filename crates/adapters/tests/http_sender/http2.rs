@@ -70,6 +70,13 @@ fn to(peer: &Peer, destination: u128) -> Target {
     target(destination, &url)
 }
 
+/// A receiver, who sends to it, and where.
+async fn listening() -> (Peer, HttpSender, Target) {
+    let peer = Peer::listen().await;
+    let target = to(&peer, 1);
+    (peer, HttpSender::new(trusting()), target)
+}
+
 async fn secured(peer: &Peer) -> TlsStream<TcpStream> {
     let stream = server_choosing(&BOTH).accept(peer.accept().await).await;
     let stream = stream.unwrap();
@@ -299,8 +306,7 @@ async fn ten_at_once_share_one_connection() {
 
 #[tokio::test]
 async fn a_request_is_the_same_but_for_what_names_its_receiver() {
-    let (peer, sender) = (Peer::listen().await, HttpSender::new(trusting()));
-    let target = to(&peer, 1);
+    let (peer, sender, target) = listening().await;
     let serving = tokio::spawn(async move {
         let mut connection = spoken(&peer).await;
         let asked = asked(&mut connection).await;
@@ -362,8 +368,7 @@ fn may_arrive(result: &Result<engine::ports::Response, SendError>) -> bool {
 /// next goes elsewhere.
 #[tokio::test]
 async fn what_a_receiver_was_to_finish_no_more_is_not_sent() {
-    let (peer, sender) = (Peer::listen().await, HttpSender::new(trusting()));
-    let target = to(&peer, 1);
+    let (peer, sender, target) = listening().await;
     let serving = tokio::spawn(async move {
         let mut framed = Framed::accept(&peer, 10).await;
         let first = framed.request().await.min(framed.request().await);
@@ -390,8 +395,7 @@ async fn what_a_receiver_was_to_finish_no_more_is_not_sent() {
 
 #[tokio::test]
 async fn a_stream_that_is_refused_was_not_sent_and_any_other_reset_is_a_failure() {
-    let (peer, sender) = (Peer::listen().await, HttpSender::new(trusting()));
-    let target = to(&peer, 1);
+    let (peer, sender, target) = listening().await;
     let serving = tokio::spawn(async move {
         let mut framed = Framed::accept(&peer, 10).await;
         for reason in [REFUSED_STREAM, INTERNAL_ERROR, CANCEL] {
@@ -417,8 +421,7 @@ async fn a_stream_that_is_refused_was_not_sent_and_any_other_reset_is_a_failure(
 /// Or such a receiver would be sent to for ever.
 #[tokio::test]
 async fn one_that_only_refuses_fails_in_the_end() {
-    let (peer, sender) = (Peer::listen().await, HttpSender::new(trusting()));
-    let target = to(&peer, 1);
+    let (peer, sender, target) = listening().await;
     let serving = tokio::spawn(async move {
         let mut framed = Framed::accept(&peer, 10).await;
         for number in 0..259 {
@@ -450,8 +453,7 @@ async fn one_that_only_refuses_fails_in_the_end() {
 /// An answer now and then does not make up for it.
 #[tokio::test]
 async fn one_that_mostly_refuses_fails_in_the_end() {
-    let (peer, sender) = (Peer::listen().await, HttpSender::new(trusting()));
-    let target = to(&peer, 1);
+    let (peer, sender, target) = listening().await;
     let serving = tokio::spawn(async move {
         let mut framed = Framed::accept(&peer, 10).await;
         for number in 0..800 {
@@ -482,8 +484,7 @@ async fn one_that_mostly_refuses_fails_in_the_end() {
 /// A request that would wait for the receiver is not sent: when it left, nobody could say.
 #[tokio::test]
 async fn nothing_waits_on_a_connection_that_takes_no_more() {
-    let (peer, sender) = (Peer::listen().await, HttpSender::new(trusting()));
-    let target = to(&peer, 1);
+    let (peer, sender, target) = listening().await;
     let one = sender.prepare(&target);
     let (one, mut framed) = tokio::join!(one, Framed::accept(&peer, 2));
     let other = sender.prepare(&target).await.unwrap();
@@ -506,8 +507,7 @@ async fn nothing_waits_on_a_connection_that_takes_no_more() {
 /// Two at once, it says: the third has a connection of its own.
 #[tokio::test]
 async fn more_than_a_receiver_takes_are_more_connections() {
-    let (peer, sender) = (Peer::listen().await, HttpSender::new(trusting()));
-    let target = to(&peer, 1);
+    let (peer, sender, target) = listening().await;
     let serving = tokio::spawn(async move {
         let mut first = Framed::accept(&peer, 2).await;
         let streams = [first.request().await, first.request().await];
@@ -530,8 +530,7 @@ async fn more_than_a_receiver_takes_are_more_connections() {
 
 #[tokio::test]
 async fn one_that_drips_holds_no_other() {
-    let (peer, sender) = (Peer::listen().await, HttpSender::new(trusting()));
-    let target = to(&peer, 1);
+    let (peer, sender, target) = listening().await;
     let (begins, begun) = oneshot::channel::<()>();
     let (goes_on, gone_on) = oneshot::channel::<()>();
     let serving = tokio::spawn(async move {
@@ -564,8 +563,7 @@ async fn one_that_drips_holds_no_other() {
 
 #[tokio::test]
 async fn a_dropped_send_resets_its_stream_and_no_other() {
-    let (peer, sender) = (Peer::listen().await, HttpSender::new(trusting()));
-    let target = to(&peer, 1);
+    let (peer, sender, target) = listening().await;
     let (seen, is_seen) = oneshot::channel();
     let serving = tokio::spawn(async move {
         let mut framed = Framed::accept(&peer, 10).await;
@@ -603,8 +601,7 @@ async fn a_dropped_send_resets_its_stream_and_no_other() {
 /// The last one takes the connection with it.
 #[tokio::test]
 async fn a_connection_ends_with_its_last_request() {
-    let (peer, sender) = (Peer::listen().await, HttpSender::new(trusting()));
-    let target = to(&peer, 1);
+    let (peer, sender, target) = listening().await;
     let prepared = sender.prepare(&target);
     let (prepared, mut framed) = tokio::join!(prepared, Framed::accept(&peer, 10));
     let mut hurried = request(b"{}");
@@ -620,8 +617,7 @@ async fn a_connection_ends_with_its_last_request() {
 /// It waits in h2 for a window, and would for ever.
 #[tokio::test]
 async fn a_body_that_its_receiver_does_not_take_ends_with_the_answer() {
-    let (peer, sender) = (Peer::listen().await, HttpSender::new(trusting()));
-    let target = to(&peer, 1);
+    let (peer, sender, target) = listening().await;
     let prepared = sender.prepare(&target);
     let (prepared, mut framed) = tokio::join!(prepared, Framed::accept(&peer, 4));
     drop(prepared.unwrap());
@@ -645,8 +641,7 @@ async fn a_body_that_its_receiver_does_not_take_ends_with_the_answer() {
 /// Whoever had left by then is answered, and of the others nothing comes later.
 #[tokio::test]
 async fn nothing_leaves_late_for_a_receiver_that_stops_reading() {
-    let (peer, sender) = (Peer::listen().await, HttpSender::new(trusting()));
-    let target = to(&peer, 1);
+    let (peer, sender, target) = listening().await;
     let prepared = sender.prepare(&target);
     let (early, mut framed) = tokio::join!(prepared, Framed::accept(&peer, 64));
     framed.set(INITIAL_WINDOW_SIZE, 1 << 30).await;
@@ -710,8 +705,7 @@ async fn nothing_leaves_late_for_a_receiver_that_stops_reading() {
 /// Nobody may be there any more, though the connection is open.
 #[tokio::test]
 async fn where_nothing_came_for_a_whole_time_out_the_next_goes_elsewhere() {
-    let (peer, sender) = (Peer::listen().await, HttpSender::new(trusting()));
-    let target = to(&peer, 1);
+    let (peer, sender, target) = listening().await;
     let (answer, mut silent) = tokio::join!(send(&sender, &target), async {
         let mut framed = Framed::accept(&peer, 10).await;
         let stream = framed.request().await;
@@ -737,8 +731,7 @@ async fn where_nothing_came_for_a_whole_time_out_the_next_goes_elsewhere() {
 /// As over HTTP/1.1: before the answer, and not before the receiver could have it.
 #[tokio::test]
 async fn the_first_byte_of_each_is_told_as_it_leaves() {
-    let (peer, sender) = (Peer::listen().await, HttpSender::new(trusting()));
-    let target = to(&peer, 1);
+    let (peer, sender, target) = listening().await;
     let prepared = sender.prepare(&target);
     let (prepared, mut framed) = tokio::join!(prepared, Framed::accept(&peer, 10));
     drop(prepared.unwrap());
@@ -760,8 +753,7 @@ async fn the_first_byte_of_each_is_told_as_it_leaves() {
 
 #[tokio::test]
 async fn a_receiver_says_the_same_of_its_limits() {
-    let (peer, sender) = (Peer::listen().await, HttpSender::new(trusting()));
-    let target = to(&peer, 1);
+    let (peer, sender, target) = listening().await;
     let serving = tokio::spawn(async move {
         let mut connection = spoken(&peer).await;
         for status in [429, 401, 503] {
@@ -789,8 +781,7 @@ async fn a_receiver_says_the_same_of_its_limits() {
 /// Without the connection, which others use.
 #[tokio::test]
 async fn a_huge_body_is_cut_and_its_stream_reset() {
-    let (peer, sender) = (Peer::listen().await, HttpSender::new(trusting()));
-    let target = to(&peer, 1);
+    let (peer, sender, target) = listening().await;
     let serving = tokio::spawn(async move {
         let mut connection = spoken(&peer).await;
         let mut huge = asked(&mut connection).await;
@@ -843,8 +834,7 @@ async fn a_head_is_bounded_in_headers_and_in_bytes() {
     let many = header(1).repeat(101);
     let large = header(1_000).repeat(48);
     for block in [many, large] {
-        let (peer, sender) = (Peer::listen().await, HttpSender::new(trusting()));
-        let target = to(&peer, 1);
+        let (peer, sender, target) = listening().await;
         let (answer, ()) = tokio::join!(send(&sender, &target), async {
             let mut framed = Framed::accept(&peer, 10).await;
             let stream = framed.request().await;
@@ -872,8 +862,7 @@ async fn a_receiver_that_floods_is_left() {
         ((WINDOW_UPDATE, 0), &[0, 0, 0, 1], "nobody asked for"),
     ];
     for ((kind, flags), payload, why) in floods {
-        let (peer, sender) = (Peer::listen().await, HttpSender::new(trusting()));
-        let target = to(&peer, 1);
+        let (peer, sender, target) = listening().await;
         let (answer, written) = tokio::join!(send(&sender, &target), async {
             let mut framed = Framed::accept(&peer, 10).await;
             let stream = framed.request().await;

@@ -1,5 +1,6 @@
 //! Changes by users' own SQL: of destinations, of tiers, of tenants.
 
+use adapters::postgres::PostgresStore;
 use domain::batch::BatchSettings;
 use domain::ceiling::Ceiling;
 use domain::destination::DestinationState;
@@ -170,8 +171,10 @@ async fn a_change_is_notified() {
 /// A change of the tier holds it and waits for its first destination; ours of another
 /// one waits for the tier, and holds nothing that the other comes to: nobody is a
 /// deadlock's victim, a user's own statement least of all.
-async fn waits_in_one_order<Ours>(database: &Database, ids: [DestinationId; 2], ours: Ours)
-where
+async fn waits_in_one_order<Ours>(
+    (database, ids): (Database, [DestinationId; 2]),
+    ours: impl FnOnce(PostgresStore, DestinationId) -> Ours,
+) where
     Ours: Future<Output = ()> + Send + 'static,
 {
     let mut holding = database.user().await;
@@ -186,7 +189,7 @@ where
         run(&mut tier, cut.to_owned()).await;
     });
     database.until_somebody_waits().await;
-    let ours = tokio::spawn(ours);
+    let ours = tokio::spawn(ours(database.store.clone(), ids[1]));
     let waiting = "select count(*) from pg_stat_activity
         where datname = current_database() and wait_event_type = 'Lock'";
     while database.number(waiting).await < 2 {
@@ -204,51 +207,45 @@ where
 }
 
 /// In the order of their ids.
-async fn two_that_inherit(database: &Database) -> [DestinationId; 2] {
+async fn two_that_inherit() -> (Database, [DestinationId; 2]) {
+    let database = Database::create().await;
     let mut ids = [
         database.destination(LimitSettings::EXACT).await,
         database.destination(LimitSettings::EXACT).await,
     ];
     ids.sort_unstable();
-    ids
+    (database, ids)
 }
 
 #[tokio::test]
 async fn a_change_of_a_tier_and_of_a_destination_wait_in_one_order() {
-    let database = Database::create().await;
-    let ids = two_that_inherit(&database).await;
-    let store = database.store.clone();
     let paused = DestinationChange {
         state: Some(DestinationState::Paused),
         ..DestinationChange::default()
     };
-    let ours = async move {
-        let changed = store.change_destination(DEFAULT_TENANT, ids[1], &paused);
+    let ours = move |store: PostgresStore, id| async move {
+        let changed = store.change_destination(DEFAULT_TENANT, id, &paused);
         assert_eq!(changed.await.unwrap().state, DestinationState::Paused);
     };
-    waits_in_one_order(&database, ids, ours).await;
+    waits_in_one_order(two_that_inherit().await, ours).await;
 }
 
 #[tokio::test]
 async fn a_change_of_a_tier_and_of_batches_wait_in_one_order() {
-    let database = Database::create().await;
-    let ids = two_that_inherit(&database).await;
-    let store = database.store.clone();
     let on = BatchSettings {
         max_events: Some(10),
         ..BatchSettings::default()
     };
-    let ours = async move {
-        let set = store.set_batch_settings(DEFAULT_TENANT, ids[1], &on);
+    let ours = move |store: PostgresStore, id| async move {
+        let set = store.set_batch_settings(DEFAULT_TENANT, id, &on);
         set.await.unwrap();
     };
-    waits_in_one_order(&database, ids, ours).await;
+    waits_in_one_order(two_that_inherit().await, ours).await;
 }
 
 #[tokio::test]
 async fn a_change_of_a_tier_and_an_answer_that_disables_wait_in_one_order() {
-    let database = Database::create().await;
-    let ids = two_that_inherit(&database).await;
+    let (database, ids) = two_that_inherit().await;
     let worker = database.worker().await;
     database.accept(ids[1], 1).await;
     let permits = database.permits(ids[1]).await;
@@ -258,34 +255,30 @@ async fn a_change_of_a_tier_and_an_answer_that_disables_wait_in_one_order() {
         status: Some(410),
         ..refused(&permits[0])
     };
-    let store = database.store.clone();
-    let ours = async move {
+    let ours = move |store: PostgresStore, _| async move {
         let recorded = store.record_outcomes(worker, &[gone]).await.unwrap();
         assert!(!recorded.health.is_empty(), "it is disabled");
     };
-    waits_in_one_order(&database, ids, ours).await;
+    waits_in_one_order((database, ids), ours).await;
 }
 
 #[tokio::test]
 async fn a_change_of_a_tier_and_a_resumption_wait_in_one_order() {
-    let database = Database::create().await;
-    let ids = two_that_inherit(&database).await;
+    let (database, ids) = two_that_inherit().await;
     let disabled = format!(
         "update destinations set state = 'disabled' where id = '{}'",
         ids[1]
     );
     database.sql(&disabled).await;
-    let store = database.store.clone();
-    let ours = async move {
-        store.resume(DEFAULT_TENANT, ids[1]).await.unwrap();
+    let ours = move |store: PostgresStore, id| async move {
+        store.resume(DEFAULT_TENANT, id).await.unwrap();
     };
-    waits_in_one_order(&database, ids, ours).await;
+    waits_in_one_order((database, ids), ours).await;
 }
 
 #[tokio::test]
 async fn a_change_of_a_tier_and_a_handshake_wait_in_one_order() {
-    let database = Database::create().await;
-    let ids = two_that_inherit(&database).await;
+    let (database, ids) = two_that_inherit().await;
     let asks = format!(
         "update destinations set handshake = 'cloud_events' where id = '{}'",
         ids[1]
@@ -293,12 +286,11 @@ async fn a_change_of_a_tier_and_a_handshake_wait_in_one_order() {
     database.sql(&asks).await;
     let questions = database.store.take_handshakes(1).await.unwrap();
     assert_eq!(questions[0].destination, ids[1]);
-    let store = database.store.clone();
-    let ours = async move {
+    let ours = move |store: PostgresStore, _| async move {
         let recorded = store.record_handshake(&questions[0], &Answer::Allowed(None));
         assert!(recorded.await.unwrap().changed);
     };
-    waits_in_one_order(&database, ids, ours).await;
+    waits_in_one_order((database, ids), ours).await;
 }
 
 /// Within the time that a session has for a statement, though it keeps its plan from when

@@ -348,6 +348,14 @@ async fn batching(database: &Database) -> DestinationId {
     to
 }
 
+async fn three_batching(database: &Database) -> [DestinationId; 3] {
+    [
+        batching(database).await,
+        batching(database).await,
+        batching(database).await,
+    ]
+}
+
 /// The payloads of each batch; of what has not started, none.
 fn batches(answers: &[ClaimAnswer]) -> Vec<Vec<&[u8]>> {
     (answers.iter())
@@ -365,11 +373,7 @@ fn batches(answers: &[ClaimAnswer]) -> Vec<Vec<&[u8]>> {
 async fn a_batch_starts_once_all_of_it_can_be_read() {
     let database = running_for(8).await;
     let worker = database.worker().await;
-    let [led, carrying, new] = [
-        batching(&database).await,
-        batching(&database).await,
-        batching(&database).await,
-    ];
+    let [led, carrying, new] = three_batching(&database).await;
     made_today_for_an_old_event(&database, led).await;
     made_today(&database, led, 2).await;
     made_today(&database, carrying, 2).await;
@@ -403,11 +407,7 @@ async fn a_batch_starts_once_all_of_it_can_be_read() {
 async fn a_batch_does_not_wait_for_all_the_days_of_another() {
     let database = running_for(8).await;
     let worker = database.worker().await;
-    let [new, led, of_three_days] = [
-        batching(&database).await,
-        batching(&database).await,
-        batching(&database).await,
-    ];
+    let [new, led, of_three_days] = three_batching(&database).await;
     made_today(&database, new, 3).await;
     made_today_for_an_old_event(&database, led).await;
     made_today(&database, led, 2).await;
