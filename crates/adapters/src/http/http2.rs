@@ -110,7 +110,7 @@ impl Multiplexed {
             Err(_elapsed) => return Err(format!("no settings within {SETTLED_WITHIN:?}")),
         };
         let (held, released) = oneshot::channel();
-        tokio::spawn(drive(connection, released));
+        tokio::spawn(drive(connection, released, frames.clone()));
         let most = MOST_PLACES.min(requests.current_max_send_streams());
         let shared = Arc::new(Self {
             requests,
@@ -175,11 +175,18 @@ async fn settle(
 }
 
 /// Reads and writes until the connection ends, or nobody holds it any more. How it ended is
-/// told to those who wait on it.
-async fn drive(mut connection: Connection<Watched, Bytes>, released: oneshot::Receiver<()>) {
+/// told to those who wait on it; those who wait to begin are told that it has.
+async fn drive(
+    mut connection: Connection<Watched, Bytes>,
+    released: oneshot::Receiver<()>,
+    frames: Frames,
+) {
     tokio::select! {
         biased;
-        _ended = &mut connection => return,
+        _ended = &mut connection => {
+            frames.retire();
+            return;
+        }
         _released = released => {}
     }
     // Resets and the farewell, for a receiver that takes them.
@@ -221,15 +228,17 @@ impl Place {
     /// Follows the request, once the network has all that was written before it. The
     /// connection was ready when the start was claimed, and what is stuck since may move.
     async fn begin(&mut self, first_byte: FirstByte, bytes: usize) -> Result<Followed, SendError> {
+        let leave_by = first_byte.leave_by();
+        // Before the wait, in which the response before it would be too slow.
+        self.meter.reset(first_byte);
         let frames = &self.shared.frames;
-        let moves = match first_byte.leave_by() {
+        let moves = match leave_by {
             Some(leave_by) => timeout_at(leave_by, frames.flushed()).await.is_ok(),
             None => {
                 frames.flushed().await;
                 true
             }
         };
-        self.meter.reset(first_byte);
         let request = (self.meter.clone(), bytes);
         let most = self.requests.current_max_send_streams();
         let followed = match moves && self.is_open() {
@@ -322,20 +331,18 @@ fn over_http2(request: Request<Bytes>) -> Result<(Request<()>, Bytes), SendError
     Ok((Request::from_parts(head, ()), payload))
 }
 
-/// Why there is no response. What the receiver refused, or was to finish no more when it
-/// said GOAWAY, it has not looked at (RFC 9113, 6.8 and 8.7); and what was not handed over
-/// it will not see.
+/// Why there is no response. What was not handed over the receiver will not see, whatever it
+/// says of it. Of the rest, what it refused, or was to finish no more when it said GOAWAY, it
+/// has not looked at (RFC 9113, 6.8 and 8.7).
 fn unanswered(error: &h2::Error, followed: &Followed) -> SendError {
     let why = error.to_string();
     let is_refused = error.is_go_away() || error.reason() == Some(Reason::REFUSED_STREAM);
-    if error.is_remote() && is_refused {
-        return SendError::Unread {
-            why,
-            may_arrive: error.is_go_away(), // behind that, and its own stream is open
-        };
-    }
     match followed.give_up() {
         Fate::Stays => SendError::NotSent(why),
+        Fate::Begun | Fate::Left if error.is_remote() && is_refused => SendError::Unread {
+            why,
+            may_arrive: error.is_go_away(), // behind that, and its own stream is open
+        },
         Fate::Begun | Fate::Left => SendError::Exchange(why),
     }
 }
