@@ -679,6 +679,9 @@ impl AsyncWrite for Watched {
 #[cfg(test)]
 mod tests {
     use engine::ports::FirstByte;
+    use tokio::io::{AsyncWriteExt, duplex};
+    use tokio::task::yield_now;
+    use tokio::time::timeout;
 
     use super::*;
 
@@ -808,6 +811,54 @@ mod tests {
         assert!(frames.passed().is_mute);
     }
 
+    /// TLS writes several times, and what was before the one that failed is out.
+    #[tokio::test]
+    async fn what_is_in_a_write_that_fails_may_have_left() {
+        let (ours, theirs) = duplex(64);
+        drop(theirs);
+        let (mut watched, frames) = Watched::new(Box::new(ours));
+        frames.passed().hand_over(&[b'x'; PREFACE_BYTES]);
+        let (meter, first_byte) = meter();
+        let written = followed(&frames, 1, meter);
+        let (meter, _) = self::meter();
+        let other = followed(&frames, 3, meter);
+        (watched.write_all(&frame(HEADERS, 1, 20)).await).unwrap_err();
+        assert_eq!(written.give_up(), Fate::Begun);
+        assert!(first_byte.left_at().is_some());
+        assert_eq!(other.give_up(), Fate::Stays);
+    }
+
+    /// Or they would wait for as long as they may, or for ever.
+    #[tokio::test(start_paused = true)]
+    async fn who_waits_to_begin_is_told_that_nothing_is_begun_any_more() {
+        let ends: [fn(&Frames, &mut Option<Followed>); 5] = [
+            |frames, _| frames.retire(),
+            |frames, _| frames.retire_if_silent_since(Instant::now() + SILENT_FOR),
+            |_, followed| drop(followed.take()),
+            |_, followed| {
+                let followed = followed.as_ref();
+                assert!(followed.is_some_and(Followed::leaves_unfinished));
+            },
+            |frames, _| {
+                let pings = frame(6, 0, 0).repeat(2_000);
+                assert!(frames.passed().read(&pings).is_err());
+            },
+        ];
+        for (number, end) in ends.into_iter().enumerate() {
+            let frames = Frames::new();
+            let (meter, _) = meter();
+            let mut followed = frames.follow((meter, 9), 9).unwrap();
+            followed.numbered(1);
+            let mut followed = Some(followed);
+            frames.passed().is_stalled = true;
+            let (told, ()) = tokio::join!(timeout(SILENT_FOR, frames.flushed()), async {
+                yield_now().await; // until it waits
+                end(&frames, &mut followed);
+            });
+            assert!(told.is_ok(), "{number}");
+        }
+    }
+
     /// Whoever writes may do so before h2 says the number.
     #[tokio::test(start_paused = true)]
     async fn what_has_no_number_yet_is_late_as_well() {
@@ -860,6 +911,24 @@ mod tests {
         assert_eq!(frames.under_way(), 2);
         drop(other);
         assert_eq!(frames.under_way(), 1);
+    }
+
+    #[test]
+    fn a_response_is_bounded_in_heads_and_in_bytes() {
+        for (piece, most) in [
+            (frame(HEADERS, 1, 1), MOST_HEADS),
+            (frame(DATA, 1, 65_000), 8),
+        ] {
+            let frames = Frames::new();
+            let (meter, _) = meter();
+            let _followed = followed(&frames, 1, meter);
+            for _ in 0..most {
+                frames.passed().read(&piece).unwrap();
+            }
+            assert!(frames.takes_more());
+            frames.passed().read(&piece).unwrap_err();
+            assert!(!frames.takes_more());
+        }
     }
 
     #[test]

@@ -359,16 +359,85 @@ fn too_late(fate: Fate) -> SendError {
 
 #[cfg(test)]
 mod tests {
+    use std::io;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::task::ready;
+
     use http::HeaderValue;
-    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+    use tokio::io::{
+        AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf, duplex,
+    };
 
     use super::*;
+
+    /// A network that takes nothing any more once it is stuck, under TLS, which does; and
+    /// that breaks with the receiver.
+    struct Sticky {
+        stream: DuplexStream,
+        is_stuck: Arc<AtomicBool>,
+    }
+
+    impl AsyncRead for Sticky {
+        fn poll_read(
+            mut self: Pin<&mut Self>,
+            context: &mut Context<'_>,
+            buffer: &mut ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
+            let before = buffer.filled().len();
+            ready!(Pin::new(&mut self.stream).poll_read(context, buffer))?;
+            match buffer.filled().len() > before {
+                true => Poll::Ready(Ok(())),
+                false => Poll::Ready(Err(io::ErrorKind::ConnectionReset.into())),
+            }
+        }
+    }
+
+    impl AsyncWrite for Sticky {
+        fn poll_write(
+            mut self: Pin<&mut Self>,
+            context: &mut Context<'_>,
+            bytes: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            match self.is_stuck.load(Ordering::SeqCst) {
+                true => Poll::Ready(Ok(bytes.len())),
+                false => Pin::new(&mut self.stream).poll_write(context, bytes),
+            }
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            match self.is_stuck.load(Ordering::SeqCst) {
+                true => Poll::Pending,
+                false => Poll::Ready(Ok(())),
+            }
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    /// A connection, and its receiver, on a network that is stuck when that is set.
+    async fn sticky() -> (Place, DuplexStream, Arc<AtomicBool>) {
+        let (stream, mut theirs) = duplex(1 << 16);
+        let is_stuck = Arc::<AtomicBool>::default();
+        let ours = Sticky {
+            stream,
+            is_stuck: Arc::clone(&is_stuck),
+        };
+        let place = opened(Box::new(ours), &mut theirs).await;
+        (place, theirs, is_stuck)
+    }
 
     /// A connection whose receiver says what it takes and then reads nothing any more, on a
     /// network that holds 64 bytes.
     async fn unread() -> (Place, DuplexStream) {
         let (ours, mut theirs) = duplex(64);
-        let (opened, ()) = tokio::join!(Multiplexed::open(Box::new(ours)), async {
+        (opened(Box::new(ours), &mut theirs).await, theirs)
+    }
+
+    /// A connection whose receiver says what it takes.
+    async fn opened(ours: Stream, theirs: &mut DuplexStream) -> Place {
+        let (opened, ()) = tokio::join!(Multiplexed::open(ours), async {
             let settings = [0, 0, 0, 4, 0, 0, 0, 0, 0];
             theirs.write_all(&settings).await.unwrap();
             theirs.read_exact(&mut [0; 24]).await.unwrap();
@@ -382,7 +451,7 @@ mod tests {
                 }
             }
         });
-        (opened.unwrap(), theirs)
+        opened.unwrap()
     }
 
     fn request() -> Request<Bytes> {
@@ -501,6 +570,110 @@ mod tests {
         assert_eq!(first.unwrap().status(), 200);
         assert_eq!(second.unwrap().status(), 200);
         assert!(first_bytes.iter().all(|one| one.left_at().is_some()));
+    }
+
+    /// Until then its response counts as the next one's, and would be too slow for it.
+    #[tokio::test(start_paused = true)]
+    async fn the_response_before_says_nothing_of_one_that_waits_for_the_network() {
+        let (mut one, mut theirs) = unread().await;
+        let mut other = one.shared().place().unwrap();
+        let (first, ()) = tokio::join!(one.send(request(), in_time()), async {
+            reads(&mut theirs).await;
+            answers(&mut theirs, 1).await;
+        });
+        drop(first.unwrap());
+        let meter = one.meter();
+        assert!(meter.due().is_some());
+        let mut another = request();
+        let unknown = HeaderValue::try_from("y".repeat(256)).unwrap(); // to HPACK
+        another.headers_mut().insert("x-long", unknown);
+        let (stuck, next, ()) = tokio::join!(
+            other.send(another, in_time()),
+            async {
+                tokio::time::sleep(LIMIT / 4).await;
+                assert!(one.shared().place().is_none(), "it is stuck by then");
+                one.send(request(), in_time()).await
+            },
+            async {
+                tokio::time::sleep(LIMIT / 2).await;
+                assert_eq!(meter.due(), None);
+                for stream in [3, 5] {
+                    reads(&mut theirs).await;
+                    answers(&mut theirs, stream).await;
+                }
+            },
+        );
+        assert_eq!(stuck.unwrap().status(), 200);
+        assert_eq!(next.unwrap().status(), 200);
+    }
+
+    /// TLS has it. If a part of it left, that was when the network was last tried, or before.
+    #[tokio::test(start_paused = true)]
+    async fn what_may_have_left_counts_from_when_it_may_have_at_the_latest() {
+        for is_gone in [false, true] {
+            let (mut one, mut theirs, is_stuck) = sticky().await;
+            is_stuck.store(true, Ordering::SeqCst);
+            let (began, first_byte) = (Instant::now(), in_time());
+            let (sent, _theirs) = tokio::join!(one.send(request(), first_byte.clone()), async {
+                tokio::time::sleep(LIMIT / 2).await;
+                // A ping, and to write its answer the network is tried again.
+                let ping = [0, 0, 8, 6, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+                theirs.write_all(&ping).await.unwrap();
+                tokio::time::sleep(LIMIT / 4).await;
+                (!is_gone).then_some(theirs)
+            });
+            let sent = sent.err();
+            assert!(matches!(sent, Some(SendError::Exchange(_))), "{sent:?}");
+            let left_at = first_byte.left_at().expect("a start");
+            assert!((began + LIMIT / 2..began + LIMIT).contains(&left_at));
+            assert_eq!(began.elapsed() < LIMIT, is_gone);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_waits_for_the_network_is_told_that_the_connection_is_gone() {
+        let (mut one, theirs, is_stuck) = sticky().await;
+        let mut other = one.shared().place().unwrap();
+        is_stuck.store(true, Ordering::SeqCst);
+        let (sent, waited, ()) = tokio::join!(
+            one.send(request(), FirstByte::default()),
+            async {
+                tokio::time::sleep(LIMIT / 4).await; // it is stuck by then
+                timeout(LIMIT, other.send(request(), FirstByte::default())).await
+            },
+            async {
+                tokio::time::sleep(LIMIT / 2).await;
+                drop(theirs);
+            },
+        );
+        let sent = sent.err();
+        assert!(matches!(sent, Some(SendError::Exchange(_))), "{sent:?}");
+        let waited = waited.expect("nothing to wait for").err();
+        assert!(matches!(waited, Some(SendError::NotSent(_))), "{waited:?}");
+    }
+
+    /// Its receiver says that it looks at nothing more, and has not seen it.
+    #[tokio::test(start_paused = true)]
+    async fn what_h2_still_has_when_the_receiver_goes_away_was_not_sent() {
+        let (mut one, mut theirs) = unread().await;
+        let mut other = one.shared().place().unwrap();
+        let first_bytes = [in_time(), in_time()];
+        let (first, second, ()) = tokio::join!(
+            one.send(request(), first_bytes[0].clone()),
+            other.send(request(), first_bytes[1].clone()),
+            async {
+                tokio::time::sleep(LIMIT / 4).await; // a part of the first has left by then
+                let goes_away = [0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0];
+                theirs.write_all(&goes_away).await.unwrap();
+                tokio::time::sleep(LIMIT / 4).await;
+                reads(&mut theirs).await;
+                answers(&mut theirs, 1).await;
+            }
+        );
+        assert_eq!(first.unwrap().status(), 200);
+        let second = second.err();
+        assert!(matches!(second, Some(SendError::NotSent(_))), "{second:?}");
+        assert_eq!(first_bytes[1].left_at(), None);
     }
 
     /// As if whoever drives the connection, or all of the process, had been frozen.
