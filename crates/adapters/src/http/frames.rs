@@ -10,9 +10,9 @@
 //! is still behind us is looked at before every write. From the first request on of which
 //! nothing was handed over when it had to leave, frames are swallowed: h2 believes that they
 //! are out, and those that were out before go on. Where something was handed over that the
-//! network has not taken, nothing at all is written any more. Either way answers are still
-//! read, so that those of requests that have left are not lost, and nobody begins another
-//! exchange.
+//! network has not taken, nothing at all is written any more, but for an alert by which TLS
+//! ends a connection whose receiver breaks its records. Either way answers are still read,
+//! so that those of requests that have left are not lost, and nobody begins another exchange.
 
 use std::collections::HashMap;
 use std::io::{self, IoSlice};
