@@ -619,9 +619,13 @@ impl AsyncRead for Watched {
         let this = self.get_mut();
         this.frames.passed().check()?;
         let before = buffer.filled().len();
-        ready!(Pin::new(&mut this.stream).poll_read(context, buffer))?;
-        let read = this.frames.passed().read(&buffer.filled()[before..]);
-        Poll::Ready(read)
+        let filled = ready!(Pin::new(&mut this.stream).poll_read(context, buffer));
+        let mut passed = this.frames.passed();
+        if filled.is_err() {
+            passed.offered_at = Instant::now(); // with TLS's alert, and what it held
+        }
+        filled?;
+        Poll::Ready(passed.read(&buffer.filled()[before..]))
     }
 }
 
