@@ -10,9 +10,9 @@
 //! is still behind us is looked at before every write. From the first request on of which
 //! nothing was handed over when it had to leave, frames are swallowed: h2 believes that they
 //! are out, and those that were out before go on. Where something was handed over that the
-//! network has not taken, nothing at all is written any more. Either way answers are still
-//! read, so that those of requests that have left are not lost, and nobody begins another
-//! exchange.
+//! network has not taken, nothing at all is written any more, but for an alert by which TLS
+//! ends a connection whose receiver breaks its records. Either way answers are still read,
+//! so that those of requests that have left are not lost, and nobody begins another exchange.
 
 use std::collections::HashMap;
 use std::io::{self, IoSlice};
@@ -55,6 +55,11 @@ const BYTES_PER_UNASKED: usize = 512;
 /// The most that they add up to.
 const MOST_UNASKED: u32 = 10_000;
 
+/// Heads of one response that do not end it: any of information (1xx), and the one that
+/// counts. h2 decodes each and keeps it until the response is waited for again, and a field
+/// that is one byte of it may be a hundred there.
+const MOST_HEADS: u32 = 16;
+
 /// Others do not share a connection whose oldest request has waited for so long while
 /// nothing of any answer came: less than two in a row take to find out.
 const SILENT_FOR: Duration = Duration::from_secs(3);
@@ -74,8 +79,12 @@ struct Passed {
     handed_over: u32,
     /// The newest stream whose request has left.
     left: u32,
+    /// When the network could last take any of it.
+    offered_at: Instant,
     /// The network has not taken all yet that was handed over.
     is_stalled: bool,
+    /// Whoever waits for that is told of it, or that nothing is begun any more.
+    moves: Arc<Notify>,
     /// How many frames may still come that are no part of an answer.
     unasked: u32,
     /// It begins no more exchanges.
@@ -96,13 +105,15 @@ struct Exchange {
     is_whole: bool,
     /// Something of its answer has come.
     is_answered: bool,
+    /// Those of its answer that have not ended it.
+    heads: u32,
 }
 
 /// The connection, as those see it who have exchanges on it. Clones share it.
 #[derive(Clone)]
 pub(super) struct Frames {
     passed: Arc<Mutex<Passed>>,
-    /// The network has all again that was handed over.
+    /// The network has all again that was handed over, or it begins no more exchanges.
     moves: Arc<Notify>,
 }
 
@@ -128,13 +139,21 @@ pub(super) enum Fate {
     /// The network has its first byte.
     Left,
     /// A part of it was handed over; whether that part was all of a first record, and left,
-    /// nobody can say.
+    /// nobody can say. It counts as a start, when it may have left at the latest.
     Begun,
     /// Nothing of it leaves.
     Stays,
 }
 
 impl Frames {
+    fn new() -> Self {
+        let moves = Arc::<Notify>::default();
+        Self {
+            passed: Arc::new(Mutex::new(Passed::new(Arc::clone(&moves)))),
+            moves,
+        }
+    }
+
     fn passed(&self) -> MutexGuard<'_, Passed> {
         self.passed.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -144,7 +163,7 @@ impl Frames {
     /// before h2 says its number.
     pub(super) fn follow(&self, (meter, bytes): (Meter, usize), most: usize) -> Option<Followed> {
         let mut passed = self.passed();
-        if !passed.is_open() || passed.under_way() >= most {
+        if passed.is_retired || passed.under_way() >= most {
             return None;
         }
         passed.expected.push(meter.clone());
@@ -168,22 +187,29 @@ impl Frames {
     /// Whether another request would leave at once.
     pub(super) fn takes_more(&self) -> bool {
         let passed = self.passed();
-        !passed.is_stalled && passed.is_open()
+        !passed.is_stalled && !passed.is_retired
     }
 
-    /// Waits until the network has, or had since, all that was handed over. Where a long body
-    /// keeps it busy, it never has for long.
+    /// Waits until the network has, or had since, all that was handed over, or no exchange is
+    /// begun any more. Where a long body keeps it busy, it never has for long.
     pub(super) async fn flushed(&self) {
         let moved = self.moves.notified(); // before the look: it is not missed
-        if self.passed().is_stalled {
+        if self.passed().is_stuck() {
             moved.await;
         }
+    }
+
+    /// The connection begins no more exchanges.
+    pub(super) fn retire(&self) {
+        self.passed().retire();
     }
 
     /// It begins no more exchanges if nothing of any has come since.
     pub(super) fn retire_if_silent_since(&self, began_at: Instant) {
         let mut passed = self.passed();
-        passed.is_retired |= passed.heard_at < began_at;
+        if passed.heard_at < began_at {
+            passed.retire();
+        }
     }
 
     /// Whether the oldest request without an answer has waited for [`SILENT_FOR`], and no
@@ -209,6 +235,7 @@ impl Followed {
             began_at: Instant::now(),
             is_whole: self.is_empty,
             is_answered: false,
+            heads: 0,
         };
         passed.exchanges.insert(stream, exchange);
         drop(passed);
@@ -222,19 +249,26 @@ impl Followed {
         let mut passed = self.frames.passed();
         let exchange = self.stream.and_then(|stream| passed.exchanges.get(&stream));
         let is_unfinished = exchange.is_some_and(|exchange| !exchange.is_whole);
-        passed.is_retired |= is_unfinished && passed.is_stalled;
+        if is_unfinished && passed.is_stalled {
+            passed.retire();
+        }
         is_unfinished
     }
 
-    /// If the request has not left, it does not any more; what has become of it.
+    /// If the request has not left, it does not any more; what has become of it. Asked
+    /// again, what had begun counts as left.
     pub(super) fn give_up(&self) -> Fate {
         let mut passed = self.frames.passed();
-        match self.stream {
+        let fate = match self.stream {
             _ if !self.meter.is_pending() => Fate::Left,
             // h2 has not taken it.
             None => Fate::Stays,
             Some(stream) => passed.hold_back(stream),
+        };
+        if fate == Fate::Begun {
+            self.meter.may_have_left(passed.offered_at);
         }
+        fate
     }
 }
 
@@ -250,7 +284,7 @@ impl Drop for Followed {
 }
 
 impl Passed {
-    fn new() -> Self {
+    fn new(moves: Arc<Notify>) -> Self {
         Self {
             written: Cursor::after(PREFACE_BYTES),
             read: Cursor::after(0),
@@ -259,7 +293,9 @@ impl Passed {
             exchanges: HashMap::new(),
             handed_over: 0,
             left: 0,
+            offered_at: Instant::now(),
             is_stalled: false,
+            moves,
             unasked: FIRST_UNASKED,
             is_retired: false,
             last_out: u32::MAX,
@@ -275,10 +311,15 @@ impl Passed {
         }
     }
 
-    /// Whether it begins exchanges.
-    fn is_open(&self) -> bool {
-        let lets_out = self.last_out == u32::MAX && !self.is_mute;
-        lets_out && !self.is_retired && self.given_up.is_none()
+    /// It begins no more exchanges, and whoever waits to begin one is told.
+    fn retire(&mut self) {
+        self.is_retired = true;
+        self.moves.notify_waiters();
+    }
+
+    /// Whether an exchange has to wait before it is begun.
+    fn is_stuck(&self) -> bool {
+        self.is_stalled && !self.is_retired
     }
 
     fn under_way(&self) -> usize {
@@ -287,6 +328,7 @@ impl Passed {
 
     /// Lets nothing more out of this stream, whose request has not left.
     fn hold_back(&mut self, stream: u32) -> Fate {
+        self.retire();
         if stream <= self.handed_over {
             self.is_mute = true;
             return Fate::Begun;
@@ -359,9 +401,18 @@ impl Passed {
         });
     }
 
+    /// Lets the network take what it does.
+    fn offer<T>(&mut self, taking: impl FnOnce() -> Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        let taken = taking();
+        self.offered_at = Instant::now();
+        self.is_stalled = !matches!(taken, Poll::Ready(Ok(_)));
+        taken
+    }
+
     /// The network has all that was handed over.
     fn flushed(&mut self) {
         self.is_stalled = false;
+        self.moves.notify_waiters();
         if self.left < self.handed_over {
             self.left = self.handed_over;
             for (stream, exchange) in &self.exchanges {
@@ -388,12 +439,19 @@ impl Passed {
             };
             match exchange {
                 Some(Exchange {
-                    meter, is_answered, ..
+                    meter,
+                    is_answered,
+                    heads,
+                    ..
                 }) => {
                     *heard_at = Instant::now();
                     *is_answered = true;
                     meter.leaves(); // by now, whatever comes after it is still held up
                     meter.read(piece.bytes);
+                    *heads += u32::from(piece.begins && piece.kind == HEADERS && !piece.ends);
+                    if *heads > MOST_HEADS {
+                        *given_up = Some(format!("the response has over {MOST_HEADS} heads"));
+                    }
                     if meter.is_full() {
                         *given_up = Some(too_long());
                     }
@@ -407,6 +465,9 @@ impl Passed {
                 None => {}
             }
         });
+        if self.given_up.is_some() {
+            self.retire();
+        }
         self.check()
     }
 }
@@ -481,10 +542,7 @@ impl Cursor {
 
 impl Watched {
     pub(super) fn new(stream: Stream) -> (Self, Frames) {
-        let frames = Frames {
-            passed: Arc::new(Mutex::new(Passed::new())),
-            moves: Arc::default(),
-        };
+        let frames = Frames::new();
         let shared = frames.clone();
         (Self { stream, frames }, shared)
     }
@@ -500,15 +558,15 @@ impl Watched {
         let mut passed = self.frames.passed();
         passed.check()?;
         passed.hold_back_what_is_late();
+        let all: usize = slices.iter().map(|slice| slice.len()).sum();
         if passed.is_mute {
-            return Poll::Ready(Ok(slices.iter().map(|slice| slice.len()).sum()));
+            return Poll::Ready(Ok(all));
         }
         if passed.is_stalled {
-            ready!(Pin::new(&mut self.stream).poll_flush(context))?;
+            ready!(passed.offer(|| Pin::new(&mut self.stream).poll_flush(context)))?;
             passed.flushed();
-            self.frames.moves.notify_waiters();
         }
-        let written = match (slices.iter()).find(|slice| !slice.is_empty()) {
+        let (offered, written) = match (slices.iter()).find(|slice| !slice.is_empty()) {
             Some(first) if passed.last_out < u32::MAX => {
                 let (alike, is_let_out) = passed.alike(first);
                 if !is_let_out {
@@ -521,23 +579,32 @@ impl Watched {
                     };
                     return Poll::Ready(Ok(swallowed));
                 }
-                Pin::new(&mut self.stream).poll_write(context, alike)
+                let stream = Pin::new(&mut self.stream);
+                let written = passed.offer(|| stream.poll_write(context, alike));
+                (alike.len(), written)
             }
-            _ => write(Pin::new(&mut self.stream), context),
+            _ => {
+                let stream = Pin::new(&mut self.stream);
+                (all, passed.offer(|| write(stream, context)))
+            }
         };
-        passed.is_stalled = written.is_pending();
-        let written = ready!(written)?;
-        let mut left = written;
+        let mut left = match &written {
+            Poll::Ready(Ok(written)) => *written,
+            // TLS writes several times, and what was before the one that failed is out.
+            Poll::Ready(Err(_)) => offered,
+            Poll::Pending => 0,
+        };
         for slice in slices {
             let here = &slice[..left.min(slice.len())];
             passed.hand_over(here);
             left -= here.len();
         }
+        let written = ready!(written)?;
         // At once, and not when all of a long body is written: a start is known then, and
         // nothing else is put behind what TLS could not get rid of.
-        match Pin::new(&mut self.stream).poll_flush(context) {
-            Poll::Ready(Ok(())) => passed.flushed(),
-            Poll::Ready(Err(_)) | Poll::Pending => passed.is_stalled = true,
+        let flushed = passed.offer(|| Pin::new(&mut self.stream).poll_flush(context));
+        if let Poll::Ready(Ok(())) = flushed {
+            passed.flushed();
         }
         Poll::Ready(Ok(written))
     }
@@ -552,9 +619,13 @@ impl AsyncRead for Watched {
         let this = self.get_mut();
         this.frames.passed().check()?;
         let before = buffer.filled().len();
-        ready!(Pin::new(&mut this.stream).poll_read(context, buffer))?;
-        let read = this.frames.passed().read(&buffer.filled()[before..]);
-        Poll::Ready(read)
+        let filled = ready!(Pin::new(&mut this.stream).poll_read(context, buffer));
+        let mut passed = this.frames.passed();
+        if filled.is_err() {
+            passed.offered_at = Instant::now(); // with TLS's alert, and what it held
+        }
+        filled?;
+        Poll::Ready(passed.read(&buffer.filled()[before..]))
     }
 }
 
@@ -592,11 +663,8 @@ impl AsyncWrite for Watched {
         if passed.is_mute {
             return Poll::Ready(Ok(()));
         }
-        let flushed = Pin::new(&mut this.stream).poll_flush(context);
-        passed.is_stalled = flushed.is_pending();
-        ready!(flushed)?;
+        ready!(passed.offer(|| Pin::new(&mut this.stream).poll_flush(context)))?;
         passed.flushed();
-        this.frames.moves.notify_waiters();
         Poll::Ready(Ok(()))
     }
 
@@ -615,6 +683,9 @@ impl AsyncWrite for Watched {
 #[cfg(test)]
 mod tests {
     use engine::ports::FirstByte;
+    use tokio::io::{AsyncWriteExt, duplex};
+    use tokio::task::yield_now;
+    use tokio::time::timeout;
 
     use super::*;
 
@@ -624,13 +695,6 @@ mod tests {
         frame.extend(stream.to_be_bytes());
         frame.resize(HEAD_BYTES + payload, 7);
         frame
-    }
-
-    fn frames() -> Frames {
-        Frames {
-            passed: Arc::new(Mutex::new(Passed::new())),
-            moves: Arc::default(),
-        }
     }
 
     /// A meter of a request that is on its way, and when it left.
@@ -673,7 +737,7 @@ mod tests {
     /// Whatever of others is on its way before it, or behind it.
     #[test]
     fn a_request_leaves_when_the_network_has_its_own_first_byte() {
-        let frames = frames();
+        let frames = Frames::new();
         let (meter, first_byte) = meter();
         frames.passed().hand_over(&[b'x'; PREFACE_BYTES]);
         let followed = followed(&frames, 3, meter);
@@ -703,7 +767,7 @@ mod tests {
 
     #[test]
     fn what_is_answered_has_left() {
-        let frames = frames();
+        let frames = Frames::new();
         let (meter, first_byte) = meter();
         let _followed = followed(&frames, 1, meter);
         frames.passed().read(&frame(HEADERS, 3, 1)).unwrap();
@@ -714,7 +778,7 @@ mod tests {
 
     #[test]
     fn nothing_new_leaves_of_what_was_given_up_and_the_others_go_on() {
-        let frames = frames();
+        let frames = Frames::new();
         frames.passed().hand_over(&[b'x'; PREFACE_BYTES]);
         let (meter, _) = meter();
         let followed = followed(&frames, 3, meter);
@@ -742,7 +806,7 @@ mod tests {
 
     #[test]
     fn nothing_at_all_leaves_behind_what_is_handed_over_and_late() {
-        let frames = frames();
+        let frames = Frames::new();
         frames.passed().hand_over(&[b'x'; PREFACE_BYTES]);
         let (meter, _) = meter();
         let followed = followed(&frames, 1, meter);
@@ -751,11 +815,59 @@ mod tests {
         assert!(frames.passed().is_mute);
     }
 
+    /// TLS writes several times, and what was before the one that failed is out.
+    #[tokio::test]
+    async fn what_is_in_a_write_that_fails_may_have_left() {
+        let (ours, theirs) = duplex(64);
+        drop(theirs);
+        let (mut watched, frames) = Watched::new(Box::new(ours));
+        frames.passed().hand_over(&[b'x'; PREFACE_BYTES]);
+        let (meter, first_byte) = meter();
+        let written = followed(&frames, 1, meter);
+        let (meter, _) = self::meter();
+        let other = followed(&frames, 3, meter);
+        (watched.write_all(&frame(HEADERS, 1, 20)).await).unwrap_err();
+        assert_eq!(written.give_up(), Fate::Begun);
+        assert!(first_byte.left_at().is_some());
+        assert_eq!(other.give_up(), Fate::Stays);
+    }
+
+    /// Or they would wait for as long as they may, or for ever.
+    #[tokio::test(start_paused = true)]
+    async fn who_waits_to_begin_is_told_that_nothing_is_begun_any_more() {
+        let ends: [fn(&Frames, &mut Option<Followed>); 5] = [
+            |frames, _| frames.retire(),
+            |frames, _| frames.retire_if_silent_since(Instant::now() + SILENT_FOR),
+            |_, followed| drop(followed.take()),
+            |_, followed| {
+                let followed = followed.as_ref();
+                assert!(followed.is_some_and(Followed::leaves_unfinished));
+            },
+            |frames, _| {
+                let pings = frame(6, 0, 0).repeat(2_000);
+                assert!(frames.passed().read(&pings).is_err());
+            },
+        ];
+        for (number, end) in ends.into_iter().enumerate() {
+            let frames = Frames::new();
+            let (meter, _) = meter();
+            let mut followed = frames.follow((meter, 9), 9).unwrap();
+            followed.numbered(1);
+            let mut followed = Some(followed);
+            frames.passed().is_stalled = true;
+            let (told, ()) = tokio::join!(timeout(SILENT_FOR, frames.flushed()), async {
+                yield_now().await; // until it waits
+                end(&frames, &mut followed);
+            });
+            assert!(told.is_ok(), "{number}");
+        }
+    }
+
     /// Whoever writes may do so before h2 says the number.
     #[tokio::test(start_paused = true)]
     async fn what_has_no_number_yet_is_late_as_well() {
         for (is_handed_over, is_mute) in [(false, false), (true, true)] {
-            let frames = frames();
+            let frames = Frames::new();
             frames.passed().hand_over(&[b'x'; PREFACE_BYTES]);
             let (meter, limit) = (Meter::default(), Instant::now());
             meter.reset(FirstByte::default().by(limit));
@@ -774,7 +886,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn silence_is_of_answers_and_not_of_the_connection() {
-        let frames = frames();
+        let frames = Frames::new();
         let (meter, _) = meter();
         let oldest = followed(&frames, 1, meter);
         let (meter, _) = self::meter();
@@ -794,7 +906,7 @@ mod tests {
 
     #[test]
     fn no_more_are_begun_than_a_receiver_takes() {
-        let frames = frames();
+        let frames = Frames::new();
         let (meter, _) = meter();
         let _one = followed(&frames, 1, meter);
         let (meter, _) = self::meter();
@@ -806,8 +918,26 @@ mod tests {
     }
 
     #[test]
+    fn a_response_is_bounded_in_heads_and_in_bytes() {
+        for (piece, most) in [
+            (frame(HEADERS, 1, 1), MOST_HEADS),
+            (frame(DATA, 1, 65_000), 8),
+        ] {
+            let frames = Frames::new();
+            let (meter, _) = meter();
+            let _followed = followed(&frames, 1, meter);
+            for _ in 0..most {
+                frames.passed().read(&piece).unwrap();
+            }
+            assert!(frames.takes_more());
+            frames.passed().read(&piece).unwrap_err();
+            assert!(!frames.takes_more());
+        }
+    }
+
+    #[test]
     fn a_receiver_may_send_so_much_that_nobody_asked_for() {
-        let frames = frames();
+        let frames = Frames::new();
         for _ in 0..FIRST_UNASKED {
             frames.passed().read(&frame(6, 0, 8)).unwrap();
         }

@@ -110,7 +110,7 @@ impl Multiplexed {
             Err(_elapsed) => return Err(format!("no settings within {SETTLED_WITHIN:?}")),
         };
         let (held, released) = oneshot::channel();
-        tokio::spawn(drive(connection, released));
+        tokio::spawn(drive(connection, released, frames.clone()));
         let most = MOST_PLACES.min(requests.current_max_send_streams());
         let shared = Arc::new(Self {
             requests,
@@ -175,11 +175,18 @@ async fn settle(
 }
 
 /// Reads and writes until the connection ends, or nobody holds it any more. How it ended is
-/// told to those who wait on it.
-async fn drive(mut connection: Connection<Watched, Bytes>, released: oneshot::Receiver<()>) {
+/// told to those who wait on it; those who wait to begin are told that it has.
+async fn drive(
+    mut connection: Connection<Watched, Bytes>,
+    released: oneshot::Receiver<()>,
+    frames: Frames,
+) {
     tokio::select! {
         biased;
-        _ended = &mut connection => return,
+        _ended = &mut connection => {
+            frames.retire();
+            return;
+        }
         _released = released => {}
     }
     // Resets and the farewell, for a receiver that takes them.
@@ -221,15 +228,17 @@ impl Place {
     /// Follows the request, once the network has all that was written before it. The
     /// connection was ready when the start was claimed, and what is stuck since may move.
     async fn begin(&mut self, first_byte: FirstByte, bytes: usize) -> Result<Followed, SendError> {
+        let leave_by = first_byte.leave_by();
+        // Before the wait, in which the response before it would be too slow.
+        self.meter.reset(first_byte);
         let frames = &self.shared.frames;
-        let moves = match first_byte.leave_by() {
+        let moves = match leave_by {
             Some(leave_by) => timeout_at(leave_by, frames.flushed()).await.is_ok(),
             None => {
                 frames.flushed().await;
                 true
             }
         };
-        self.meter.reset(first_byte);
         let request = (self.meter.clone(), bytes);
         let most = self.requests.current_max_send_streams();
         let followed = match moves && self.is_open() {
@@ -322,20 +331,18 @@ fn over_http2(request: Request<Bytes>) -> Result<(Request<()>, Bytes), SendError
     Ok((Request::from_parts(head, ()), payload))
 }
 
-/// Why there is no response. What the receiver refused, or was to finish no more when it
-/// said GOAWAY, it has not looked at (RFC 9113, 6.8 and 8.7); and what was not handed over
-/// it will not see.
+/// Why there is no response. What was not handed over the receiver will not see, whatever it
+/// says of it. Of the rest, what it refused, or was to finish no more when it said GOAWAY, it
+/// has not looked at (RFC 9113, 6.8 and 8.7).
 fn unanswered(error: &h2::Error, followed: &Followed) -> SendError {
     let why = error.to_string();
     let is_refused = error.is_go_away() || error.reason() == Some(Reason::REFUSED_STREAM);
-    if error.is_remote() && is_refused {
-        return SendError::Unread {
-            why,
-            may_arrive: error.is_go_away(), // behind that, and its own stream is open
-        };
-    }
     match followed.give_up() {
         Fate::Stays => SendError::NotSent(why),
+        Fate::Begun | Fate::Left if error.is_remote() && is_refused => SendError::Unread {
+            why,
+            may_arrive: error.is_go_away(), // behind that, and its own stream is open
+        },
         Fate::Begun | Fate::Left => SendError::Exchange(why),
     }
 }
@@ -352,16 +359,85 @@ fn too_late(fate: Fate) -> SendError {
 
 #[cfg(test)]
 mod tests {
+    use std::io;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::task::ready;
+
     use http::HeaderValue;
-    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+    use tokio::io::{
+        AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf, duplex,
+    };
 
     use super::*;
+
+    /// A network that takes nothing any more once it is stuck, under TLS, which does; and
+    /// that breaks with the receiver.
+    struct Sticky {
+        stream: DuplexStream,
+        is_stuck: Arc<AtomicBool>,
+    }
+
+    impl AsyncRead for Sticky {
+        fn poll_read(
+            mut self: Pin<&mut Self>,
+            context: &mut Context<'_>,
+            buffer: &mut ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
+            let before = buffer.filled().len();
+            ready!(Pin::new(&mut self.stream).poll_read(context, buffer))?;
+            match buffer.filled().len() > before {
+                true => Poll::Ready(Ok(())),
+                false => Poll::Ready(Err(io::ErrorKind::ConnectionReset.into())),
+            }
+        }
+    }
+
+    impl AsyncWrite for Sticky {
+        fn poll_write(
+            mut self: Pin<&mut Self>,
+            context: &mut Context<'_>,
+            bytes: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            match self.is_stuck.load(Ordering::SeqCst) {
+                true => Poll::Ready(Ok(bytes.len())),
+                false => Pin::new(&mut self.stream).poll_write(context, bytes),
+            }
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            match self.is_stuck.load(Ordering::SeqCst) {
+                true => Poll::Pending,
+                false => Poll::Ready(Ok(())),
+            }
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    /// A connection, and its receiver, on a network that is stuck when that is set.
+    async fn sticky() -> (Place, DuplexStream, Arc<AtomicBool>) {
+        let (stream, mut theirs) = duplex(1 << 16);
+        let is_stuck = Arc::<AtomicBool>::default();
+        let ours = Sticky {
+            stream,
+            is_stuck: Arc::clone(&is_stuck),
+        };
+        let place = opened(Box::new(ours), &mut theirs).await;
+        (place, theirs, is_stuck)
+    }
 
     /// A connection whose receiver says what it takes and then reads nothing any more, on a
     /// network that holds 64 bytes.
     async fn unread() -> (Place, DuplexStream) {
         let (ours, mut theirs) = duplex(64);
-        let (opened, ()) = tokio::join!(Multiplexed::open(Box::new(ours)), async {
+        (opened(Box::new(ours), &mut theirs).await, theirs)
+    }
+
+    /// A connection whose receiver says what it takes.
+    async fn opened(ours: Stream, theirs: &mut DuplexStream) -> Place {
+        let (opened, ()) = tokio::join!(Multiplexed::open(ours), async {
             let settings = [0, 0, 0, 4, 0, 0, 0, 0, 0];
             theirs.write_all(&settings).await.unwrap();
             theirs.read_exact(&mut [0; 24]).await.unwrap();
@@ -375,7 +451,7 @@ mod tests {
                 }
             }
         });
-        (opened.unwrap(), theirs)
+        opened.unwrap()
     }
 
     fn request() -> Request<Bytes> {
@@ -494,6 +570,116 @@ mod tests {
         assert_eq!(first.unwrap().status(), 200);
         assert_eq!(second.unwrap().status(), 200);
         assert!(first_bytes.iter().all(|one| one.left_at().is_some()));
+    }
+
+    /// Until then its response counts as the next one's, and would be too slow for it.
+    #[tokio::test(start_paused = true)]
+    async fn the_response_before_says_nothing_of_one_that_waits_for_the_network() {
+        let (mut one, mut theirs) = unread().await;
+        let mut other = one.shared().place().unwrap();
+        let (first, ()) = tokio::join!(one.send(request(), in_time()), async {
+            reads(&mut theirs).await;
+            answers(&mut theirs, 1).await;
+        });
+        drop(first.unwrap());
+        let meter = one.meter();
+        assert!(meter.due().is_some());
+        let mut another = request();
+        let unknown = HeaderValue::try_from("y".repeat(256)).unwrap(); // to HPACK
+        another.headers_mut().insert("x-long", unknown);
+        let (stuck, next, ()) = tokio::join!(
+            other.send(another, in_time()),
+            async {
+                tokio::time::sleep(LIMIT / 4).await;
+                assert!(one.shared().place().is_none(), "it is stuck by then");
+                one.send(request(), in_time()).await
+            },
+            async {
+                tokio::time::sleep(LIMIT / 2).await;
+                assert_eq!(meter.due(), None);
+                for stream in [3, 5] {
+                    reads(&mut theirs).await;
+                    answers(&mut theirs, stream).await;
+                }
+            },
+        );
+        assert_eq!(stuck.unwrap().status(), 200);
+        assert_eq!(next.unwrap().status(), 200);
+    }
+
+    /// TLS has it. If a part of it left, that was when the network was last tried, or before;
+    /// and with a read that fails TLS tries it as well.
+    #[tokio::test(start_paused = true)]
+    async fn what_may_have_left_counts_from_when_it_may_have_at_the_latest() {
+        for is_gone in [false, true] {
+            let (mut one, mut theirs, is_stuck) = sticky().await;
+            is_stuck.store(true, Ordering::SeqCst);
+            let (began, first_byte) = (Instant::now(), in_time());
+            let (sent, _theirs) = tokio::join!(one.send(request(), first_byte.clone()), async {
+                tokio::time::sleep(LIMIT / 2).await;
+                // A ping, and to write its answer the network is tried again.
+                let ping = [0, 0, 8, 6, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+                theirs.write_all(&ping).await.unwrap();
+                tokio::time::sleep(LIMIT / 4).await;
+                (!is_gone).then_some(theirs)
+            });
+            let sent = sent.err();
+            assert!(matches!(sent, Some(SendError::Exchange(_))), "{sent:?}");
+            let left_at = first_byte.left_at().expect("a start");
+            let tried_at = match is_gone {
+                true => began + LIMIT * 3 / 4,
+                false => began + LIMIT / 2,
+            };
+            let more = left_at.duration_since(tried_at);
+            assert!(left_at >= tried_at && more < LIMIT / 4, "{more:?}");
+            assert_eq!(began.elapsed() < LIMIT, is_gone);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_waits_for_the_network_is_told_that_the_connection_is_gone() {
+        let (mut one, theirs, is_stuck) = sticky().await;
+        let mut other = one.shared().place().unwrap();
+        is_stuck.store(true, Ordering::SeqCst);
+        let (sent, waited, ()) = tokio::join!(
+            one.send(request(), FirstByte::default()),
+            async {
+                tokio::time::sleep(LIMIT / 4).await; // it is stuck by then
+                timeout(LIMIT, other.send(request(), FirstByte::default())).await
+            },
+            async {
+                tokio::time::sleep(LIMIT / 2).await;
+                drop(theirs);
+            },
+        );
+        let sent = sent.err();
+        assert!(matches!(sent, Some(SendError::Exchange(_))), "{sent:?}");
+        let waited = waited.expect("nothing to wait for").err();
+        assert!(matches!(waited, Some(SendError::NotSent(_))), "{waited:?}");
+    }
+
+    /// Its receiver says that it looks at nothing more, and has not seen it.
+    #[tokio::test(start_paused = true)]
+    async fn what_h2_still_has_when_the_receiver_goes_away_was_not_sent() {
+        let (mut one, mut theirs) = unread().await;
+        let mut other = one.shared().place().unwrap();
+        let first_bytes = [in_time(), in_time()];
+        let (first, second, ()) = tokio::join!(
+            one.send(request(), first_bytes[0].clone()),
+            other.send(request(), first_bytes[1].clone()),
+            async {
+                tokio::time::sleep(LIMIT / 4).await; // a part of the first has left by then
+                let goes_away = [0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0];
+                theirs.write_all(&goes_away).await.unwrap();
+                tokio::time::sleep(LIMIT / 4).await;
+                reads(&mut theirs).await;
+                answers(&mut theirs, 1).await;
+            }
+        );
+        assert_eq!(first.unwrap().status(), 200);
+        let second = second.err();
+        assert!(matches!(second, Some(SendError::NotSent(_))), "{second:?}");
+        assert_eq!(first_bytes[1].left_at(), None);
     }
 
     /// As if whoever drives the connection, or all of the process, had been frozen.

@@ -66,6 +66,14 @@ impl Meter {
         }
     }
 
+    /// The network may have taken the first of the request, then at the latest, and does not
+    /// any more.
+    pub(super) fn may_have_left(&self, at_the_latest: Instant) {
+        if let Some(request) = self.count().request.take() {
+            request.may_have_left(at_the_latest);
+        }
+    }
+
     /// Whether nothing of the request has left yet.
     pub(super) fn is_pending(&self) -> bool {
         self.count().request.is_some()

@@ -691,10 +691,10 @@ async fn nothing_leaves_late_for_a_receiver_that_stops_reading() {
     let (mut left, mut begun) = (1, 0); // the long one
     for (first_byte, sent) in sent {
         match (first_byte.left_at(), sent.await.unwrap()) {
-            (Some(_), _) => left += 1,
             (None, Err(SendError::NotSent(_))) => {}
-            // The network may have taken that part of it which TLS had.
-            (None, Err(SendError::Exchange(_))) => begun += 1,
+            // The network may have taken that part of it which TLS had: then that is its start.
+            (Some(_), Err(SendError::Exchange(_))) => begun += 1,
+            (Some(_), _) => left += 1,
             (None, other) => panic!("{other:?}"),
         }
     }
@@ -851,12 +851,33 @@ async fn a_head_is_bounded_in_headers_and_in_bytes() {
     }
 }
 
+/// `:status: 103`, as HPACK has it.
+const EARLY_HINTS: &[u8] = &[8, 3, b'1', b'0', b'3'];
+
+#[tokio::test]
+async fn information_before_an_answer_is_passed_over() {
+    let (peer, sender) = (Peer::listen().await, HttpSender::new(trusting()));
+    let target = to(&peer, 1);
+    let (answer, _framed) = tokio::join!(send(&sender, &target), async {
+        let mut framed = Framed::accept(&peer, 10).await;
+        let stream = framed.request().await;
+        let head = (HEADERS, END_HEADERS, stream);
+        for _ in 0..15 {
+            framed.write(head, EARLY_HINTS).await;
+        }
+        framed.write(head, &[STATUS_200]).await;
+        framed.write((DATA, END_STREAM, stream), b"ok").await;
+        framed
+    });
+    let answer = answer.unwrap();
+    assert_eq!((answer.status, &answer.body[..]), (200, &b"ok"[..]));
+}
+
 /// Heads of information without end, which h2 would keep; and frames that are no answer.
 #[tokio::test]
 async fn a_receiver_that_floods_is_left() {
-    let early_hints: &[u8] = &[8, 3, b'1', b'0', b'3'];
     let floods: [((u8, u8), &[u8], &str); 4] = [
-        ((HEADERS, END_HEADERS), early_hints, "the response is over"),
+        ((HEADERS, END_HEADERS), EARLY_HINTS, "over 16 heads"),
         ((PING, 0), &[0; 8], "nobody asked for"),
         ((SETTINGS, 0), &[], "nobody asked for"),
         ((WINDOW_UPDATE, 0), &[0, 0, 0, 1], "nobody asked for"),

@@ -40,7 +40,8 @@ pub trait Prepared: Send {
     /// closes the connection, or the request's part of one that is shared.
     ///
     /// It tells `first_byte` as soon as the network has the request's first byte: that
-    /// is the start, and limits count it. On a connection that is shared, nothing leaves
+    /// is the start, and limits count it. Where it cannot say whether the network has it, it
+    /// tells when it could have it last, as it gives the request up. On a connection that is shared, nothing leaves
     /// later than `first_byte` says: what waited for so long is not sent.
     async fn send(
         self: Box<Self>,
@@ -75,10 +76,17 @@ impl FirstByte {
 
     /// It has left just now; what is said again later does not count.
     pub fn leaves(&self) {
-        let _ = self.left_at.set(Instant::now());
+        self.may_have_left(Instant::now());
     }
 
-    /// When it left; `None` as long as the network has nothing of the request.
+    /// Nobody can say whether it has left: only that it was not later than then, nor will be.
+    /// So it counts as if it had, then.
+    pub fn may_have_left(&self, at_the_latest: Instant) {
+        let _ = self.left_at.set(at_the_latest);
+    }
+
+    /// When it left, or may have at the latest; `None` as long as the network has nothing of
+    /// the request.
     #[must_use]
     pub fn left_at(&self) -> Option<Instant> {
         self.left_at.get().copied()
