@@ -99,6 +99,7 @@ mod sweep;
 mod tallies;
 mod tenants;
 mod traces;
+mod unlocked;
 mod usage;
 mod watch;
 
