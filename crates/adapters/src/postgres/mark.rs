@@ -6,14 +6,14 @@ use std::collections::HashSet;
 use domain::admission::Meter;
 use domain::ids::{AttemptId, DestinationId};
 use domain::time::Timestamp;
-use sqlx::postgres::{PgArguments, PgRow};
-use sqlx::query::QueryAs;
-use sqlx::{AssertSqlSafe, FromRow, PgConnection, Postgres};
+use sqlx::postgres::PgRow;
+use sqlx::{AssertSqlSafe, FromRow, PgConnection};
 use uuid::Uuid;
 
 use super::failure::Failure;
 use super::fold;
 use super::plan::Plan;
+use super::rows::Statement;
 
 /// What was picked, column by column.
 #[derive(Default)]
@@ -31,9 +31,6 @@ pub(super) struct Picks {
 
 /// What a statement binds from `$1` on, the clock as the last of it.
 pub(super) const PICKS_BOUND: usize = 10;
-
-/// A statement that answers rows, before it is asked.
-pub(super) type Statement<O> = QueryAs<'static, Postgres, O, PgArguments>;
 
 impl Picks {
     pub(super) fn of(plans: &[Plan]) -> Self {
@@ -128,7 +125,7 @@ pub(super) fn remembered((first, now): (usize, usize), cursor: &str, joined: &st
         .collect();
     let arrays = arrays.join(", ");
     format!(
-        "insert into pacing as p (
+        "insert into pacing (
             destination_id, last_permit, meter_missing_micro, meter_as_of, meter_epoch,
             looked_at, next_look_at, first_after
         )

@@ -24,8 +24,7 @@ pub(super) struct Read {
     reading: Reading,
     /// Which of its destination ([`Found::version`]).
     pub(super) version: Option<i64>,
-    /// The cursor of first attempts.
-    pub(super) first_after: i64,
+    first_after: i64,
     republish: bool,
     failing: bool,
 }
