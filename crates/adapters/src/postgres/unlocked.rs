@@ -27,6 +27,17 @@ use super::plan::Plan;
 /// each there are.
 const NOTES: usize = PICKS_BOUND + 4;
 
+/// Whoever bumps an epoch writes another version as well (`mark_changed`). It is compared
+/// all the same: it is what the claim asks of the permit.
+const LOCKED: &str = "select d.id, n.picks, p.first_after
+        from unnest($11::uuid[], $12::bigint[], $13::bigint[], $14::bigint[])
+            as n (id, epoch, version, picks)
+        join destinations d on d.id = n.id
+        join pacing p on p.destination_id = n.id
+        where d.epoch = n.epoch and p.xmin::text::bigint = n.version
+        order by d.id
+        for no key update of d, p skip locked";
+
 /// What was written.
 #[derive(Default)]
 pub(super) struct Written {
@@ -40,6 +51,7 @@ pub(super) struct Written {
 /// statement's own transaction. Where some of the picks were gone the cursor stays: it would
 /// have to stop at the first of those.
 fn text() -> String {
+    let locked = LOCKED;
     let ours = "\n        join locked l on l.id = n.destination_id";
     let picked = picked(ours);
     let cursor = "case
@@ -54,16 +66,7 @@ fn text() -> String {
     );
     format!(
         "-- admit: write_unlocked
-    with locked as materialized (
-        select d.id, n.picks, p.first_after
-        from unnest($11::uuid[], $12::bigint[], $13::bigint[], $14::bigint[])
-            as n (id, epoch, version, picks)
-        join destinations d on d.id = n.id
-        join pacing p on p.destination_id = n.id
-        where d.epoch = n.epoch and p.xmin::text::bigint = n.version
-        order by d.id
-        for no key update of d, p skip locked
-    ),
+    with locked as materialized ({locked}),
     picked as materialized ({picked}),
     marked as ({MARKED}),
     remembered as ({remembered})
