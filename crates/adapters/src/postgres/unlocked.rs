@@ -82,9 +82,6 @@ pub(super) async fn write(
     plans: &[Plan],
     now: Timestamp,
 ) -> Result<Written, Failure> {
-    if plans.is_empty() {
-        return Ok(Written::default());
-    }
     let picks = |plan: &Plan| i64::try_from(plan.decided.permits.len()).unwrap_or(i64::MAX);
     let statement = (Picks::of(plans).bound_to(text(), now))
         .bind(of(plans, |plan| plan.read.candidate.destination.0))
