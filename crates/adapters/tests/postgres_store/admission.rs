@@ -282,6 +282,31 @@ async fn the_cursor_loses_no_attempt_that_commits_late() {
     );
 }
 
+/// It was read, and somebody holds it when it is to be marked.
+#[tokio::test]
+async fn the_cursor_does_not_pass_what_was_not_marked() {
+    let database = Database::create().await;
+    let destination = database.destination(per_second(100)).await;
+    // From its second run on it is read without the lock.
+    database.run(destination).await;
+    let mut user = database.user().await;
+    for _ in 0..2 {
+        let insert = insert_attempt(&database, &destination.to_string(), "40 s");
+        run(&mut user, insert).await;
+    }
+    let mut holder = database.user().await;
+    let mut holder = holder.begin().await.unwrap();
+    let hold = "select from deliveries where id = (select min(id) from deliveries) for update";
+    run(&mut holder, hold.to_owned()).await;
+    assert_eq!(database.permits(destination).await.len(), 1);
+    holder.rollback().await.unwrap();
+    assert_eq!(
+        database.permits(destination).await.len(),
+        1,
+        "the smaller id"
+    );
+}
+
 /// Some leader is out at every run of a destination that is busy, and what waits
 /// for it is in front of all that the run admits.
 #[tokio::test]
