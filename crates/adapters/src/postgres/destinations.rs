@@ -1,4 +1,4 @@
-//! Destinations under admission: locked, and then read.
+//! Destinations under admission: locked, and read.
 
 use std::collections::{HashMap, HashSet};
 
@@ -65,6 +65,17 @@ pub(super) struct Found {
     pub(super) batch: Option<BatchRules>,
     /// Its starts count for that group as well.
     pub(super) limit_group: Option<GroupName>,
+    /// The version of its row of `pacing`: whatever admits or changes it writes another.
+    /// None before its first run.
+    pub(super) version: Option<i64>,
+}
+
+impl Found {
+    /// Whether a run may read it without a lock: there is a version to go by, and nobody
+    /// else's starts count.
+    pub(super) const fn is_known_by_its_version(&self) -> bool {
+        self.deleted || self.version.is_some() && self.limit_group.is_none()
+    }
 }
 
 /// What is known before anything is counted.
@@ -113,6 +124,7 @@ row! {
         max_age_ms: Option<i64>,
         response_times: Ends,
         limit_group: Option<String>,
+        version: Option<i64>,
     }
 }
 
@@ -156,7 +168,7 @@ pub(super) async fn read_destinations(
             coalesce(d.max_age_ms, d.tier_age_ms) as max_age_ms,
             array[r.least_micros, micros(r.least_at), r.most_micros, micros(r.most_at)]
                 as response_times,
-            d.limit_group
+            d.limit_group, p.xmin::text::bigint as version
         from clock
         left join destinations d on d.id = any ($1)
         left join tenants n on n.id = d.tenant_id
@@ -234,5 +246,6 @@ fn found(id: Uuid, row: &DestinationRow) -> Result<Found, Failure> {
         failing: is_failing(count(i64::from(row.failures)), row.probing),
         batch: (batch_settings(&row.batch).rules()).map(|rules| rules.within(age(row.max_age_ms))),
         limit_group: row.limit_group.clone().map(GroupName::kept),
+        version: row.version,
     })
 }

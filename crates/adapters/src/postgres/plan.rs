@@ -22,6 +22,8 @@ pub(super) struct Read {
     pub(super) candidate: Candidate,
     /// Beside its usage, which is the candidate's.
     reading: Reading,
+    /// Which of its destination ([`Found::version`]).
+    pub(super) version: Option<i64>,
     first_after: i64,
     republish: bool,
     failing: bool,
@@ -44,6 +46,7 @@ impl Read {
                 next_due: reading.backlog.next_due,
             },
             reading,
+            version: destination.version,
             first_after: destination.first_after,
             republish: run.republish,
             failing: destination.failing,
@@ -58,6 +61,12 @@ pub(super) struct Plan {
 }
 
 impl Plan {
+    /// What it gives permits to.
+    pub(super) fn picked(&self) -> HashSet<AttemptId> {
+        let permits = self.decided.permits.iter();
+        permits.map(|permit| permit.attempt).collect()
+    }
+
     /// Final starts that are in no bucket, to be folded now.
     pub(super) fn to_fold(&self) -> &[AttemptId] {
         &self.read.reading.to_fold

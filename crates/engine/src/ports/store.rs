@@ -59,10 +59,11 @@ pub trait Store: Send + Sync {
     /// no key. Expired keys are free; [`Store::reap`] deletes them.
     async fn accept_events(&self, events: &[NewEvent]) -> Result<Vec<Acceptance>, StoreError>;
 
-    /// One scheduler run for many destinations: locks each row (skipping those
-    /// that somebody holds), reads the limits as they are now and the usage in
-    /// one statement, decides by `domain::admission::round`, and marks the
-    /// chosen attempts `admitted` with number, epoch, slot and deadline.
+    /// One scheduler run for many destinations: reads the limits as they are now
+    /// and the usage in one statement, decides by `domain::admission::round`, and
+    /// marks the chosen attempts `admitted` with number, epoch, slot and deadline.
+    /// From what was read to the commit nobody else has admitted there or changed a
+    /// limit: a row that somebody holds, or has changed meanwhile, is skipped.
     ///
     /// `room` bounds the permits of all of them together, shared max-min
     /// fairly between tenants and then between a tenant's destinations
@@ -311,7 +312,7 @@ pub struct Run {
 /// What [`Store::admit`] did.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Admitted {
-    /// The store's clock, read after the locks.
+    /// The store's clock, by which all is decided.
     pub now: Timestamp,
     /// One result per run, in the order of the runs.
     pub results: Vec<RunResult>,
@@ -322,7 +323,8 @@ pub struct Admitted {
 /// What became of one run.
 #[derive(Debug, Clone, PartialEq)]
 pub enum RunResult {
-    /// Somebody holds the row: nothing is known. Not the same as empty.
+    /// Somebody holds the row, or has changed it meanwhile: nothing is known. Not the
+    /// same as empty.
     Skipped,
     /// There is no such destination any more.
     Gone,

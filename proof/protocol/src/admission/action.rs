@@ -17,8 +17,10 @@ pub enum Action {
     Commit,
     /// It dies, or its transaction ends without effect.
     RollBack,
-    /// A second scheduler reads, and waits for the lock (a mutation's).
-    DecideBehind,
+    /// A scheduler reads without the lock, and decides.
+    DecideUnlocked,
+    /// It locks the row, and goes on if nobody has admitted or changed anything since.
+    LockAsRead,
     /// A permit's message is published.
     Publish(Permit),
     /// Its scheduler dies before publishing it.
@@ -89,15 +91,18 @@ impl Admission {
     fn enabled_for_schedulers(&self, state: &State, actions: &mut Vec<Action>) {
         let work = self.eligible(state).next().is_some();
         match state.lock {
-            Lock::Free if state.behind.is_some() => actions.push(Action::Lock),
             Lock::Free if work && state.limit > 0 => actions.push(Action::Lock),
             Lock::Locked => actions.extend([Action::Decide, Action::RollBack]),
             Lock::Decided(_) => actions.extend([Action::Commit, Action::RollBack]),
             Lock::Free | Lock::Changing { .. } => {}
         }
-        let stale = self.mutated(Mutation::StaleSnapshot);
-        if stale && state.lock != Lock::Free && state.behind.is_none() && work {
-            actions.push(Action::DecideBehind);
+        let can_write = state.lock == Lock::Free || self.mutated(Mutation::WrittenUnlocked);
+        match state.unlocked {
+            None if self.bounds.unlocked && work && state.limit > 0 => {
+                actions.push(Action::DecideUnlocked);
+            }
+            Some(_) if can_write => actions.push(Action::LockAsRead),
+            _ => {}
         }
     }
 

@@ -4,8 +4,11 @@
 /// what it breaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Mutation {
-    /// A scheduler reads before it has the lock, and decides from that.
+    /// A scheduler reads before it has the lock, and decides from that, whatever others
+    /// have done since.
     StaleSnapshot,
+    /// What was read without the lock is written without it too.
+    WrittenUnlocked,
     /// A permit counts at its slot and not at its deadline.
     CountedAtSlot,
     /// A permit counts for a tick longer than it can start: safe, and slow.
@@ -42,8 +45,9 @@ pub enum Mutation {
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::StaleSnapshot,
+        Self::WrittenUnlocked,
         Self::CountedAtSlot,
         Self::CountedTooLong,
         Self::OutstandingIgnored,

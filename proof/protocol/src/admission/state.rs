@@ -19,9 +19,8 @@ pub struct State {
     pub limit: u8,
     /// Who holds the destination's row.
     pub lock: Lock,
-    /// A second scheduler that has read what it decides from and waits for
-    /// the lock. Only a mutation lets anybody do that.
-    pub behind: Option<Picks>,
+    /// What a scheduler has decided on what it read without the lock.
+    pub unlocked: Option<Picks>,
     /// How often limits may still change.
     pub changes_left: u8,
     /// The observer's: starts in each of the last P ticks, this one first.
@@ -129,7 +128,7 @@ impl State {
             rows,
             limit,
             lock: Lock::Free,
-            behind: None,
+            unlocked: None,
             changes_left: bounds.changes,
             starts: [0; PERIOD as usize],
             bounds: [limit; PERIOD as usize],

@@ -9,7 +9,7 @@ impl Admission {
     pub(super) fn step(&self, state: &mut State, action: Action) {
         match action {
             Action::Tick => self.tick(state),
-            Action::Lock => state.lock = state.behind.take().map_or(Lock::Locked, Lock::Decided),
+            Action::Lock => state.lock = Lock::Locked,
             Action::Decide => {
                 let picks = self.picks(state);
                 let nothing = picks.iter().all(Option::is_none);
@@ -26,7 +26,11 @@ impl Admission {
                 state.lock = Lock::Free;
             }
             Action::RollBack => state.lock = Lock::Free,
-            Action::DecideBehind => state.behind = Some(self.picks(state)),
+            Action::DecideUnlocked => {
+                let picks = self.picks(state);
+                state.unlocked = (picks.iter().any(Option::is_some)).then_some(picks);
+            }
+            Action::LockAsRead => self.lock_as_read(state),
             Action::Change { to } => {
                 state.lock = Lock::Changing {
                     to,
@@ -83,7 +87,7 @@ impl Admission {
             Lock::Decided(picks) => Some(picks),
             _ => None,
         };
-        for picks in picks.into_iter().chain(&mut state.behind) {
+        for picks in picks.into_iter().chain(&mut state.unlocked) {
             for (_, deadline) in picks.iter_mut().flatten() {
                 *deadline = nearer(*deadline);
             }

@@ -90,8 +90,30 @@ impl Admission {
         decision.slots.iter().map(of)
     }
 
+    /// One statement locks, compares and marks. Between the first and the last time may
+    /// pass, as it may for whoever has the lock.
+    pub(super) fn lock_as_read(&self, state: &mut State) {
+        let Some(picks) = state.unlocked.take() else {
+            return;
+        };
+        if self.mutated(Mutation::WrittenUnlocked) {
+            self.mark_admitted(state, picks);
+        } else {
+            state.lock = Lock::Decided(picks);
+        }
+    }
+
+    /// Whoever has read without the lock finds another version, and writes nothing: that
+    /// is as well known at once.
+    fn outdate(&self, state: &mut State) {
+        if !self.mutated(Mutation::StaleSnapshot) {
+            state.unlocked = None;
+        }
+    }
+
     /// Marks what was picked and still waits.
     pub(super) fn mark_admitted(&self, state: &mut State, picks: Picks) {
+        self.outdate(state);
         for (index, deadline) in picks.into_iter().flatten() {
             let row = &mut state.rows[usize::from(index)];
             if row.stage == Stage::Waiting {
@@ -195,6 +217,7 @@ impl Admission {
         }
         state.limit = to;
         state.lock = Lock::Free;
+        self.outdate(state);
     }
 
     pub(super) fn rows<'a>(&self, state: &'a State) -> impl Iterator<Item = &'a Row> + use<'a> {
