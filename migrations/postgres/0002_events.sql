@@ -65,6 +65,8 @@ create table events (
     content_type text not null,
     payload bytea not null,
     created_at timestamptz not null,
+    -- The id of its first attempt at the first of its destinations, or at the only one.
+    delivery bigint,
     day date not null
         constraint events_check_day check (day = event_day(id)),
     -- A traceparent, and after a space what came as tracestate. Null where nobody
@@ -74,9 +76,11 @@ create table events (
     directed boolean not null default false,
     -- Its first attempts go before those of other events, and so does what is sent again.
     urgent boolean not null default false,
-    -- The ids of its first attempts, one for each destination: `deliveries_of` and `ledger_of`
-    -- find them by these. Whoever writes an event and its attempts by hand writes them too:
-    -- its page does not show the attempts else, and its payload may go before they do.
+    -- The ids of the other first attempts, one for each destination; null where there is one
+    -- alone, for an array of one takes 29 bytes. `deliveries_of` and `ledger_of` find first
+    -- attempts by `delivery` and these. Whoever writes an event and its attempts by hand
+    -- writes them too, each in one of the two columns: its page does not show the attempts
+    -- else, and its payload may go before they do.
     deliveries bigint[],
     -- An id has one day, so the pair is unique if and only if the id is.
     primary key (id, day)

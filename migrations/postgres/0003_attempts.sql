@@ -208,7 +208,7 @@ create function deliveries_of(of_event uuid) returns setof deliveries
     language sql stable parallel safe
 begin atomic
     select a.* from events e
-    cross join unnest(e.deliveries) as n (id)
+    cross join unnest(array_prepend(e.delivery, e.deliveries)) as n (id)
     join deliveries a on a.id = n.id
     where e.id = of_event and e.day = event_day(of_event) and a.due_at is null
     union all
@@ -250,7 +250,7 @@ create function ledger_of(of_event uuid) returns setof ledger
     language sql stable parallel safe
 begin atomic
     select a.* from events e
-    cross join unnest(e.deliveries) as n (id)
+    cross join unnest(array_prepend(e.delivery, e.deliveries)) as n (id)
     join ledger a on a.id = n.id
     where e.id = of_event and e.day = event_day(of_event) and a.due_at is null
     union all
@@ -267,7 +267,7 @@ begin atomic
         (
             select a.* from (
                 select n.id from events e
-                cross join unnest(e.deliveries) as n (id)
+                cross join unnest(array_prepend(e.delivery, e.deliveries)) as n (id)
                 where e.id = of_event and e.day = event_day(of_event) and n.id < older_than
                 -- No more are looked for: those that are due at a time are found below.
                 order by n.id desc limit most

@@ -397,11 +397,12 @@ const WRITE: &str = "-- accept_events: write
     written as (
         insert into events (
             id, tenant_id, event_type, content_type, payload, created_at, day, trace, directed,
-            urgent, deliveries
+            urgent, delivery, deliveries
         )
         select n.id, n.tenant_id, n.event_type, n.content_type, n.payload, clock.now,
             event_day(n.id), n.trace, n.named is not null, n.urgent,
-            case when n.first <= n.last then ((select i.ids from ids i))[n.first:n.last] end
+            case when n.first <= n.last then ((select i.ids from ids i))[n.first] end,
+            case when n.first < n.last then ((select i.ids from ids i))[(n.first + 1):n.last] end
         from unnest(
             $1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::bytea[], $16::text[], $6::uuid[],
             $19::integer[], $20::integer[], $21::boolean[]
