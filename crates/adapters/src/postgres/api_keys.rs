@@ -206,9 +206,9 @@ async fn credentials(pool: &PgPool, ids: &[KeyId]) -> Result<Vec<(KeyId, Credent
             coalesce(o.ingest_per_second, t.tenant_ingest_per_second)
         from (select clock_timestamp() as now) c
         cross join unnest($1::text[]) with ordinality as n (id, place)
-        join api_keys k on k.id = n.id and k.revoked_at is null
+        join api_keys k on k.id = any (array[n.id]) and k.revoked_at is null
             and (k.expires_at is null or k.expires_at > c.now)
-        join tenants o on o.id = k.tenant_id
+        join tenants o on o.id = any (array[k.tenant_id])
         join tiers t on t.name = o.tier",
     )
     .bind(texts)

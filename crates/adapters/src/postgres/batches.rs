@@ -165,9 +165,9 @@ async fn lock_leaders(
             octet_length(e.payload) as bytes,
             array[d.batch_max_events, d.batch_max_bytes, d.batch_max_wait_ms] as batch
         from unnest($1::bigint[], $2::bigint[], $4::uuid[]) as n (id, number, destination_id)
-        join deliveries a on a.id = n.id and a.permit = n.number
-            and a.destination_id = n.destination_id
-        join destinations d on d.id = a.destination_id
+        join deliveries a on a.id = any (array[n.id]) and a.permit = n.number
+            and a.destination_id = any (array[n.destination_id])
+        join destinations d on d.id = any (array[a.destination_id])
         cross join lateral (
             select e.payload from events e
             where e.id = a.event_id and e.day = event_day(a.event_id) and e.day {in_days}
@@ -177,7 +177,7 @@ async fn lock_leaders(
             and d.deleted_at is null
             and a.not_before <= (select now from clock) + $3::bigint * interval '1 microsecond'
             and a.deadline >= (select now from clock)
-        order by a.id
+        order by n.id
         for update of a skip locked",
     ))
     .bind(ids)
@@ -348,7 +348,7 @@ const DUE: &str = "-- claim_batches: what is due
         order by a.due_at, a.id
         limit $7
     ) x
-    join deliveries a on a.id = x.id
+    join deliveries a on a.id = any (array[x.id])
     cross join lateral (select event_day(a.event_id) as day offset 0) l
     left join lateral (
         select e.payload from events e
@@ -377,7 +377,7 @@ async fn read_members(
         select a.id, a.event_id, a.try_number, a.tries_before, e.event_type, e.content_type,
             e.payload, micros(e.created_at) as accepted_at, e.trace
         from unnest($1::bigint[]) as n (id)
-        join deliveries a on a.id = n.id
+        join deliveries a on a.id = any (array[n.id])
         cross join lateral (
             select e.event_type, e.content_type, e.payload, e.created_at, e.trace from events e
             where e.id = a.event_id and e.day = event_day(a.event_id) and e.day {in_days}
@@ -442,15 +442,15 @@ async fn carry(
                 select n.leader as id, count(*)::integer + 1 as events
                 from unnest($3::bigint[]) as n (leader) group by n.leader
             ) c
-            where l.id = c.id
+            where l.id = any (array[c.id])
         )
         update deliveries a
         set state = 'started', worker_id = $1, permit = l.permit, epoch = l.epoch,
             claimed_at = l.claimed_at, started_at = l.started_at, carried_by = l.id,
             coarse = false, crowded = false
         from unnest($2::bigint[], $3::bigint[]) as n (id, leader)
-        join deliveries l on l.id = n.leader
-        where a.id = n.id and a.state = 'waiting'",
+        join deliveries l on l.id = any (array[n.leader])
+        where a.id = any (array[n.id]) and a.state = 'waiting'",
     )
     .bind(worker.0)
     .bind(ids)

@@ -178,15 +178,15 @@ fn statement(candidates: &str) -> String {
                 where e.id = c.event_id and e.day = event_day(c.event_id)
                 limit 1
             ) e
-            join deliveries a on a.id = c.id
+            join deliveries a on a.id = any (array[c.id])
             where a.state in ('waiting', 'admitted')
                 and e.created_at < from_micros(coalesce($5, (select now from clock)))
                 and ($6::text is null or e.event_type = $6)
-            order by a.id
+            order by c.id
             for update of a skip locked
         ),
         gone as (
-            delete from deliveries a using locked l where a.id = l.id returning a.*
+            delete from deliveries a using locked l where a.id = any (array[l.id]) returning a.*
         ),
         cancelled as (
             insert into ledger ({{kept}}, state) select {{kept}}, 'cancelled' from gone

@@ -131,13 +131,13 @@ const CLAIM: &str = "-- claim_starts
             end as answer
         from unnest($2::bigint[], $3::bigint[], $4::bigint[], $7::uuid[])
             as n (id, number, epoch, destination_id)
-        join deliveries a on a.id = n.id and a.permit = n.number
-            and a.destination_id = n.destination_id
-        join destinations d on d.id = a.destination_id
-        left join pacing p on p.destination_id = a.destination_id
-        left join health h on h.destination_id = a.destination_id
+        join deliveries a on a.id = any (array[n.id]) and a.permit = n.number
+            and a.destination_id = any (array[n.destination_id])
+        join destinations d on d.id = any (array[a.destination_id])
+        left join pacing p on p.destination_id = any (array[a.destination_id])
+        left join health h on h.destination_id = any (array[a.destination_id])
         where a.state = 'admitted'
-        order by a.id
+        order by n.id
         for update of a skip locked
     ),
     started as (
@@ -150,14 +150,14 @@ const CLAIM: &str = "-- claim_starts
                     + $8::bigint * interval '1 microsecond',
                 l.deadline)
         from locked l
-        where a.id = l.id and l.answer = 'started' and l.day {in_days}
+        where a.id = any (array[l.id]) and l.answer = 'started' and l.day {in_days}
     ),
     returned as (
         update deliveries a
         set state = 'waiting', due_at = coalesce(a.due_at, a.created_at),
             permit = null, epoch = null, not_before = null, deadline = null
         from locked l
-        where a.id = l.id and l.answer = 'returned'
+        where a.id = any (array[l.id]) and l.answer = 'returned'
     )
     select micros(clock.now) as now, l.id, l.permit as number, l.destination_id,
         case
@@ -504,8 +504,8 @@ async fn still_admitted(pool: &PgPool, permits: &[&Permit]) -> Result<HashSet<Ke
         "-- claim_starts: still_admitted
         select a.id, a.permit
         from unnest($1::bigint[], $2::bigint[], $3::uuid[]) as n (id, number, destination_id)
-        join deliveries a on a.id = n.id and a.permit = n.number
-            and a.destination_id = n.destination_id
+        join deliveries a on a.id = any (array[n.id]) and a.permit = n.number
+            and a.destination_id = any (array[n.destination_id])
         where a.state = 'admitted'",
     )
     .bind(ids)
@@ -526,7 +526,7 @@ pub(super) async fn defer(pool: &PgPool, deferrals: &[Deferral]) -> Result<(), F
         with locked as materialized (
             select p.destination_id, n.lasts
             from unnest($1::uuid[], $2::bigint[]) as n (id, lasts)
-            join pacing p on p.destination_id = n.id
+            join pacing p on p.destination_id = any (array[n.id])
             for update of p skip locked
         )
         update pacing p
@@ -572,16 +572,16 @@ const REPORT: &str = "-- report_sends
     with locked as materialized (
         select a.id, n.sent_after
         from unnest($2::bigint[], $3::bigint[], $4::bigint[]) as n (id, number, sent_after)
-        join deliveries a on a.id = n.id and a.permit = n.number
+        join deliveries a on a.id = any (array[n.id]) and a.permit = n.number
         where a.worker_id = $1 and a.state = 'started'
-        order by a.id
+        order by n.id
         for update of a skip locked
     )
     update deliveries a
     set started_at = least(
         a.started_at, a.claimed_at + l.sent_after * interval '1 microsecond')
     from locked l
-    where a.id = l.id";
+    where a.id = any (array[l.id])";
 
 /// Hands back permits unused. One whose row is held is left: it is being
 /// claimed or revoked, or it expires.
@@ -595,17 +595,17 @@ pub(super) async fn release_permits(
         with locked as materialized (
             select a.id
             from unnest($1::bigint[], $2::bigint[], $3::uuid[]) as n (id, number, destination_id)
-            join deliveries a on a.id = n.id and a.permit = n.number
-                and a.destination_id = n.destination_id
+            join deliveries a on a.id = any (array[n.id]) and a.permit = n.number
+                and a.destination_id = any (array[n.destination_id])
             where a.state = 'admitted'
-            order by a.id
+            order by n.id
             for update of a skip locked
         )
         update deliveries a
         set state = 'waiting', due_at = coalesce(a.due_at, a.created_at),
             permit = null, epoch = null, not_before = null, deadline = null
         from locked l
-        where a.id = l.id
+        where a.id = any (array[l.id])
         returning a.destination_id",
     )
     .bind(ids)

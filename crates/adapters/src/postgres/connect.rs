@@ -42,6 +42,12 @@ const TRUSTED: Duration = Duration::from_secs(1);
 /// are small beside the tables. A planner with the statistics of an empty
 /// table may think otherwise and keep its generic plan until the next analyze,
 /// when there are a million rows; so it is not given the choice.
+///
+/// Nor may it read an index as a whole, entry by entry, and ask of each which of the array it
+/// is: it thinks of that wherever the order of the index could serve a merge, and of a table
+/// that was vacuumed while nothing was owed it is cheaper by a hair. So where a statement
+/// reaches a row of a table that grows by its key the join is `= any (array[key])`, which no
+/// merge could use, and what is locked is ordered by the array's column and not by the row's.
 const SETTINGS: [(&str, &str); 13] = [
     ("statement_timeout", "5s"),
     ("lock_timeout", "2s"),

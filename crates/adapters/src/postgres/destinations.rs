@@ -171,12 +171,12 @@ pub(super) async fn read_destinations(
             d.limit_group, p.xmin::text::bigint as version
         from clock
         left join destinations d on d.id = any ($1)
-        left join tenants n on n.id = d.tenant_id
+        left join tenants n on n.id = any (array[d.tenant_id])
         left join tiers t on t.name = n.tier
-        left join pacing p on p.destination_id = d.id
-        left join health h on h.destination_id = d.id
-        left join smart_limits s on s.destination_id = d.id
-        left join response_times r on r.destination_id = d.id",
+        left join pacing p on p.destination_id = any (array[d.id])
+        left join health h on h.destination_id = any (array[d.id])
+        left join smart_limits s on s.destination_id = any (array[d.id])
+        left join response_times r on r.destination_id = any (array[d.id])",
     )
     .bind(ids)
     .fetch_all(connection)

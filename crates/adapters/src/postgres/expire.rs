@@ -21,7 +21,7 @@ pub(super) async fn expire(connection: &mut PgConnection, limit: u32) -> Result<
             for update skip locked
         ),
         gone as (
-            delete from deliveries a using locked l where a.id = l.id returning a.*
+            delete from deliveries a using locked l where a.id = any (array[l.id]) returning a.*
         )
         insert into ledger ({kept}, state, dead_letter, finished_at, error)
         select {kept}, 'expired', true, (select now from clock), $2 from gone",

@@ -164,7 +164,7 @@ async fn read(
             micros(h.held_until) as held_until, h.held_for, micros(h.opened_at) as opened_at,
             h.probes, h.disabled_for
         from destinations d
-        left join health h on h.destination_id = d.id
+        left join health h on h.destination_id = any (array[d.id])
         where d.id = any ($1) and d.deleted_at is null
         order by d.id",
     )
@@ -354,14 +354,14 @@ pub(super) async fn return_admitted(
             select a.id from deliveries a
             where a.destination_id = any ($1) and a.permit is not null and a.carried_by is null
                 and a.state = 'admitted'
-            order by a.id
+            order by a.id + 0
             for update skip locked
         )
         update deliveries a
         set state = 'waiting', due_at = coalesce(a.due_at, a.created_at),
             permit = null, epoch = null, not_before = null, deadline = null
         from locked l
-        where a.id = l.id
+        where a.id = any (array[l.id])
         returning a.destination_id",
     )
     .bind(held)

@@ -90,8 +90,8 @@ async fn read(
             micros(h.opened_at) as opened_at, h.probes, h.disabled_for
         from clock
         cross join unnest($2::uuid[]) with ordinality as n (id, place)
-        join destinations d on d.id = n.id
-        left join health h on h.destination_id = d.id
+        join destinations d on d.id = any (array[n.id])
+        left join health h on h.destination_id = any (array[d.id])
         where ($1::uuid is null or d.tenant_id = $1) and d.deleted_at is null
         order by n.place",
     )

@@ -202,7 +202,7 @@ impl<'a> Batch<'a> {
             "-- accept_events: look_up_named
             select n.tenant_id, n.id, d.state
             from unnest($1::uuid[], $2::uuid[]) as n (tenant_id, id)
-            left join destinations d on d.id = n.id and d.tenant_id = n.tenant_id
+            left join destinations d on d.id = any (array[n.id]) and d.tenant_id = any (array[n.tenant_id])
                 and d.deleted_at is null",
         )
         .bind(tenants)
@@ -368,7 +368,7 @@ const WRITE: &str = "-- accept_events: write
             n.named is null or coalesce(d.state <> 'disabled', false) as is_taken
         from unnest($1::uuid[], $2::uuid[], $6::uuid[])
             with ordinality as n (id, tenant_id, named, position)
-        left join destinations d on d.id = n.named and d.tenant_id = n.tenant_id
+        left join destinations d on d.id = any (array[n.named]) and d.tenant_id = any (array[n.tenant_id])
             and d.deleted_at is null
     ),
     keys as (
@@ -433,7 +433,7 @@ const WRITE: &str = "-- accept_events: write
             event_id, destination_id, tenant_id, payload_bytes, deliver_at, expires_at, urgent,
             position
         )
-        join destinations d on d.id = n.destination_id
+        join destinations d on d.id = any (array[n.destination_id])
         cross join clock
         cross join lateral (
             select case when from_micros(n.deliver_at) > clock.now

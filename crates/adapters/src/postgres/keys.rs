@@ -36,7 +36,7 @@ pub(super) async fn known<'a>(
         "-- accept_events: known_keys
         select k.tenant_id, k.key, k.digest, k.event_id
         from unnest($1::uuid[], $2::text[]) as n (tenant_id, key)
-        join idempotency_keys k on k.tenant_id = n.tenant_id and k.key = n.key
+        join idempotency_keys k on k.tenant_id = any (array[n.tenant_id]) and k.key = any (array[n.key])
         where k.expires_at > clock_timestamp()",
     )
     .bind(tenants)

@@ -82,9 +82,9 @@ pub(super) fn picked(joined: &str) -> String {
         ) as n (
             id, destination_id, number, epoch, not_before, deadline, coarse, crowded, by_response
         ){joined}
-        join deliveries a on a.id = n.id
+        join deliveries a on a.id = any (array[n.id])
         where a.state = 'waiting'
-        order by a.id
+        order by n.id
         for update of a skip locked"
     )
 }
@@ -96,7 +96,7 @@ pub(super) const MARKED: &str = "update deliveries a
             coarse = p.coarse, crowded = p.crowded, by_response = p.by_response,
             admitted_at = from_micros($10)
         from picked p
-        where a.id = p.id
+        where a.id = any (array[p.id])
         returning a.id, a.destination_id";
 
 /// Marks the picks; returns those that were still there to be marked.
@@ -204,14 +204,14 @@ pub(super) async fn fold_starts(
         with final as materialized (
             select a.id
             from unnest($1::bigint[]) as n (id)
-            join ledger a on a.id = n.id
+            join ledger a on a.id = any (array[n.id])
             where not a.folded and a.started_at is not null and num_nulls(a.carried_by) = 1
-            order by a.id
+            order by n.id
             for update of a skip locked
         )
         update ledger a set folded = true
         from final f
-        where a.id = f.id
+        where a.id = any (array[f.id])
         returning a.destination_id, micros(a.started_at)",
     )
     .bind(ids)

@@ -187,7 +187,7 @@ async fn expire_permits(
         set state = 'waiting', due_at = coalesce(a.due_at, a.created_at),
             permit = null, epoch = null, not_before = null, deadline = null
         from locked l
-        where a.id = l.id
+        where a.id = any (array[l.id])
         returning a.destination_id",
     )
     .bind(micros(rules.permit_grace))
@@ -295,8 +295,8 @@ const GIVE_UP_STARTS: &str = "-- reap: give_up_starts
             (a.worker_id = any ((select ids from living)::uuid[])) is not true
                 as worker_is_gone
         from started s
-        join deliveries a on a.id = s.id
-        join destinations d on d.id = a.destination_id
+        join deliveries a on a.id = any (array[s.id])
+        join destinations d on d.id = any (array[a.destination_id])
         where a.state = 'started'
             and (
                 a.claimed_at < (select now from clock) - $1::bigint * interval '1 microsecond'
@@ -308,7 +308,7 @@ const GIVE_UP_STARTS: &str = "-- reap: give_up_starts
     ),
     gone as (
         delete from deliveries a using locked l
-        where a.id = l.id
+        where a.id = any (array[l.id])
         returning a.*, l.to_fold, l.max_tries, l.is_batch, l.destination_is_gone,
             case when l.worker_is_gone then $5 else $6 end as problem
     ),
@@ -422,13 +422,14 @@ async fn drain_deleted(connection: &mut PgConnection, limit: u32) -> Result<Done
             limit $1
         ),
         locked as materialized (
-            select a.id from deliveries a
-            where a.id in (select id from backlog) and a.state = 'waiting'
-            order by a.id
-            for update skip locked
+            select a.id from backlog b
+            join deliveries a on a.id = any (array[b.id])
+            where a.state = 'waiting'
+            order by b.id
+            for update of a skip locked
         ),
         gone as (
-            delete from deliveries a using locked l where a.id = l.id returning a.*
+            delete from deliveries a using locked l where a.id = any (array[l.id]) returning a.*
         )
         insert into ledger ({kept}, state) select {kept}, 'cancelled' from gone",
     ))

@@ -148,17 +148,17 @@ const RECORD_PLAIN: &str = "-- record_outcomes: record_plain
             id, number, state, elapsed, status, error, response_body, response_headers,
             sent_after, arrives_within
         )
-        join deliveries a on a.id = n.id and a.permit = n.number
-        left join health h on h.destination_id = a.destination_id
-        left join smart_limits s on s.destination_id = a.destination_id
+        join deliveries a on a.id = any (array[n.id]) and a.permit = n.number
+        left join health h on h.destination_id = any (array[a.destination_id])
+        left join smart_limits s on s.destination_id = any (array[a.destination_id])
         where a.worker_id = $1 and a.state = 'started'
             and h.destination_id is null and s.destination_id is null {and_not_coarse}
-        order by a.id
+        order by n.id
         for update of a skip locked
     ),
     gone as (
         delete from deliveries a using locked l
-        where a.id = l.id
+        where a.id = any (array[l.id])
         returning a.*, l.state as ended, l.sent_at,
             l.sent_at + l.elapsed * interval '1 microsecond' as ended_at,
             a.claimed_at + l.arrives_within * interval '1 microsecond' as arrived_by,
@@ -333,11 +333,11 @@ async fn lock(
             micros(a.started_at) as started_at,
             h.destination_id is not null as remembered, s.destination_id is not null as smart
         from unnest($2::bigint[], $3::bigint[]) as n (id, number)
-        join attempts a on a.id = n.id and a.permit = n.number
-        left join health h on h.destination_id = a.destination_id
-        left join smart_limits s on s.destination_id = a.destination_id
+        join attempts a on a.id = any (array[n.id]) and a.permit = n.number
+        left join health h on h.destination_id = any (array[a.destination_id])
+        left join smart_limits s on s.destination_id = any (array[a.destination_id])
         where a.id {in_days} and a.worker_id = $1 and a.state in ('started', 'unknown')
-        order by a.id
+        order by n.id
         for update of a skip locked",
     ))
     .bind(worker.0)
@@ -468,7 +468,7 @@ impl Steps {
                 )
             ),
             gone as (
-                delete from deliveries a using n where a.id = n.id returning a.*, n.ended,
+                delete from deliveries a using n where a.id = any (array[n.id]) returning a.*, n.ended,
                     n.ended_at, n.answered, n.problem, n.body, n.headers, n.died, n.sent_at,
                     n.arrived_by
             ),
@@ -569,14 +569,15 @@ async fn cancel_retries(
         with locked as materialized (
             select a.id
             from unnest($1::uuid[], $2::uuid[], $3::bigint[]) as n (event_id, destination_id, id)
-            join deliveries a on a.event_id = n.event_id and a.destination_id = n.destination_id
+            join deliveries a on a.event_id = any (array[n.event_id])
+                and a.destination_id = any (array[n.destination_id])
                 and a.id + 0 > n.id and a.due_at is not null
             where a.state in ('waiting', 'admitted')
-            order by a.id
+            order by a.id + 0
             for update of a skip locked
         ),
         gone as (
-            delete from deliveries a using locked l where a.id = l.id returning a.*
+            delete from deliveries a using locked l where a.id = any (array[l.id]) returning a.*
         )
         insert into ledger ({kept}, state) select {kept}, 'cancelled' from gone",
     ))
@@ -603,9 +604,9 @@ async fn still_open(
         "-- record_outcomes: still_open
         select a.id
         from unnest($2::bigint[], $3::bigint[]) as n (id, number)
-        join attempts a on a.id = n.id and a.permit = n.number
+        join attempts a on a.id = any (array[n.id]) and a.permit = n.number
         where a.worker_id = $1 and a.state in ('started', 'unknown')
-        order by a.id",
+        order by n.id",
     )
     .bind(worker.0)
     .bind(ids)

@@ -109,7 +109,7 @@ async fn insert_first(
         insert into response_times (destination_id, least_micros, least_at, most_micros, most_at)
         select n.id, n.least, c.now, n.most, c.now
         from unnest($1::uuid[], $2::bigint[], $3::bigint[]) as n (id, least, most)
-        join destinations d on d.id = n.id and d.deleted_at is null
+        join destinations d on d.id = any (array[n.id]) and d.deleted_at is null
         cross join (select clock_timestamp() as now) c
         order by n.id
         on conflict (destination_id) do nothing",

@@ -186,8 +186,8 @@ async fn read(connection: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<Row>, F
             micros(s.begun_at) as begun_at, s.memory
         from clock
         join smart_limits s on s.destination_id = any ($1)
-        join destinations d on d.id = s.destination_id
-        join tenants n on n.id = d.tenant_id
+        join destinations d on d.id = any (array[s.destination_id])
+        join tenants n on n.id = any (array[d.tenant_id])
         join tiers t on t.name = n.tier",
     )
     .bind(ids)
@@ -304,7 +304,7 @@ async fn view(
         select d.smart_delivery, s.per_second, s.max_in_flight,
             coalesce(s.reason, 'configured') as reason
         from destinations d
-        left join smart_limits s on s.destination_id = d.id
+        left join smart_limits s on s.destination_id = any (array[d.id])
         where d.id = $1 and d.tenant_id = $2 and d.deleted_at is null",
     )
     .bind(id.0)

@@ -94,8 +94,8 @@ const WALK: &str = "-- sweep
     from page w
     cross join clock
     cross join whole
-    left join destinations d on d.id = w.id
-    left join pacing p on p.destination_id = w.id
+    left join destinations d on d.id = any (array[w.id])
+    left join pacing p on p.destination_id = any (array[w.id])
     cross join lateral (
         select p.next_look_at is null
             or p.next_look_at < clock.now - $4::bigint * interval '1 microsecond' as overdue
@@ -184,7 +184,7 @@ async fn lower_cursors(pool: &PgPool, visited: &[Visited]) -> Result<u32, Failur
         with locked as materialized (
             select d.id, n.first
             from unnest($1::uuid[], $2::bigint[]) as n (id, first)
-            join destinations d on d.id = n.id
+            join destinations d on d.id = any (array[n.id])
             order by d.id
             for no key update of d skip locked
         )

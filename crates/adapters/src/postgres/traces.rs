@@ -23,7 +23,7 @@ async fn traces(pool: &PgPool, attempts: &[AttemptId]) -> Result<Vec<Traced>, Fa
         "-- traces
         select a.id, a.event_id, e.trace
         from unnest($1::bigint[]) as n (id)
-        join attempts a on a.id = n.id
+        join attempts a on a.id = any (array[n.id])
         cross join lateral (
             select e.trace from events e
             where e.id = a.event_id and e.day = event_day(a.event_id)

@@ -32,8 +32,8 @@ const NOTES: usize = PICKS_BOUND + 4;
 const LOCKED: &str = "select d.id, n.picks, p.first_after
         from unnest($11::uuid[], $12::bigint[], $13::bigint[], $14::bigint[])
             as n (id, epoch, version, picks)
-        join destinations d on d.id = n.id
-        join pacing p on p.destination_id = n.id
+        join destinations d on d.id = any (array[n.id])
+        join pacing p on p.destination_id = any (array[n.id])
         where d.epoch = n.epoch and p.xmin::text::bigint = n.version
         order by d.id
         for no key update of d, p skip locked";

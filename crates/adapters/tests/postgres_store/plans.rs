@@ -4,15 +4,18 @@ use std::num::NonZeroU64;
 use std::time::Duration;
 
 use adapters::postgres::PostgresStore;
+use domain::attempt::OutcomeKind;
 use domain::backpressure::{BacklogBounds, CountPace};
-use domain::ids::DestinationId;
+use domain::ids::{DestinationId, WorkerId};
+use domain::share::Room;
 use domain::time::Timestamp;
 use engine::ports::{
-    Backpressure, Catalog, DEFAULT_TENANT, Operations, Run, Store, Survey, SurveyRules, Sweep,
-    WatchRules,
+    Backpressure, Catalog, DEFAULT_TENANT, NextTry, Operations, Run, RunResult, Store, Survey,
+    SurveyRules, Sweep, WatchRules,
 };
 
 use crate::database::{Database, per_second};
+use crate::ratios::{UNLIMITED, claim};
 
 pub(crate) async fn pages_of_ten_runs(database: &Database, destination: DestinationId) -> i64 {
     let run = Run {
@@ -21,7 +24,7 @@ pub(crate) async fn pages_of_ten_runs(database: &Database, destination: Destinat
     };
     let ten_runs = async |store: PostgresStore| {
         for _ in 0..10 {
-            let room = domain::share::Room::of(u32::MAX);
+            let room = Room::of(u32::MAX);
             store.admit(&[run], &room).await.unwrap();
         }
     };
@@ -64,7 +67,7 @@ async fn a_plan_for_an_empty_day_serves_a_full_one() {
         destination,
         republish: false,
     };
-    let room = domain::share::Room::of(u32::MAX);
+    let room = Room::of(u32::MAX);
     let before_and_after = async |store: PostgresStore| {
         store.admit(&[run], &room).await.unwrap();
         let over = format!(
@@ -82,6 +85,67 @@ async fn a_plan_for_an_empty_day_serves_a_full_one() {
     let pages = database.pages_of(before_and_after).await;
     // With planning. Reading the day once by its key would be some thousands.
     assert!((50..3_000).contains(&pages), "{pages}");
+}
+
+/// The way of an event that fails for good, and of two that are delivered: by what records
+/// the plain ones, and by what looks at each.
+async fn ways(database: &Database, store: &PostgresStore, to: DestinationId, worker: WorkerId) {
+    for fails in [true, false, false] {
+        let accepted = store.accept_events(&[database.event(to)]).await.unwrap();
+        assert_eq!(accepted.len(), 1);
+        let run = Run {
+            destination: to,
+            republish: false,
+        };
+        let admitted = store.admit(&[run], &Room::of(u32::MAX)).await.unwrap();
+        let RunResult::Decided { permits, .. } = &admitted.results[0] else {
+            panic!("nobody else has it: {admitted:?}");
+        };
+        let mut outcomes = claim(store, worker, permits).await;
+        assert_eq!(outcomes.len(), 1);
+        if fails {
+            outcomes[0].kind = OutcomeKind::Failed;
+            outcomes[0].next = NextTry::DeadLetter;
+        }
+        let recorded = store.record_outcomes(worker, &outcomes).await.unwrap();
+        assert_eq!(recorded.skipped, []);
+    }
+}
+
+/// What is owed is often nothing, and the server vacuums then. Plans of that time serve
+/// beside many that wait, many destinations, and many that are remembered.
+#[tokio::test]
+async fn plans_for_when_nothing_is_owed_serve_when_much_is() {
+    let pages_beside = async |others: u32| {
+        let database = Database::create().await;
+        let to = database.destination(UNLIMITED).await;
+        let worker = database.worker().await;
+        database.let_nothing_lapse().await;
+        database.sql("vacuum analyze").await;
+        let before_and_after = async |store: PostgresStore| {
+            ways(&database, &store, to, worker).await;
+            let beside = format!(
+                "with d as (
+                    insert into destinations (id, tenant_id, url)
+                    select gen_random_uuid(), '{DEFAULT_TENANT}', 'https://x.example/'
+                    from generate_series(1, {others})
+                    returning id
+                ),
+                p as (insert into pacing (destination_id) select id from d),
+                h as (insert into health (destination_id) select id from d)
+                insert into deliveries (event_id, destination_id, tenant_id)
+                select gen_random_uuid(), d.id, '{DEFAULT_TENANT}' from d, generate_series(1, 5)"
+            );
+            database.sql(&beside).await;
+            for _ in 0..5 {
+                ways(&database, &store, to, worker).await;
+            }
+        };
+        database.pages_of(before_and_after).await
+    };
+    let (few, many) = (pages_beside(10).await, pages_beside(4_000).await);
+    assert!(few > 100, "the counters count: {few}");
+    assert!(many <= few + few / 2, "{few}, then {many}");
 }
 
 /// With the statistics of an empty table, and with true ones.

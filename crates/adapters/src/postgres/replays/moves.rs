@@ -58,7 +58,7 @@ const MOVE: &str = "-- advance_replays: move
     ),
     locked as materialized (
         select a.id
-        from picked p join ledger a on a.id = p.id
+        from picked p join ledger a on a.id = any (array[p.id])
         where a.dead_letter and a.replayed_at is null
         order by a.id
         for update of a
@@ -80,7 +80,7 @@ const MOVE: &str = "-- advance_replays: move
                 + coalesce(d.max_age_ms, d.tier_age_ms) * interval '1 millisecond',
             m.payload_bytes, e.urgent
         from marked m
-        join destinations d on d.id = m.destination_id
+        join destinations d on d.id = any (array[m.destination_id])
         cross join lateral (
             select e.urgent from events e
             where e.id = m.event_id and e.day = event_day(m.event_id)
