@@ -107,8 +107,12 @@ impl Backlog for SqliteStore {
         tenant: TenantId,
         new: &NewReplay,
     ) -> Result<Replay, CatalogError> {
+        let (of, now) = (new.clone(), (self.clock)());
+        let count = move |tx: &Transaction<'_>| replays::count(tx, now, tenant, &of);
+        let counted = self.count(count).await?;
         let new = new.clone();
-        let step = move |tx: &Transaction<'_>, now| replays::create(tx, now, tenant, &new);
+        let step =
+            move |tx: &Transaction<'_>, now| replays::create(tx, now, tenant, (&new, counted));
         Ok(self.write(step).await?)
     }
 
