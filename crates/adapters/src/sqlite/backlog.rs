@@ -8,10 +8,13 @@ use engine::ports::{
     Advanced, Backlog, CancelStep, CancelledOne, CancelledStep, CatalogError, DeadLetter,
     DeadLetterFilter, DeadLetterPage, DeadLetterPosition, DestinationPage, NewReplay, Replay,
     ReplayProgress, Replays, Resendable, ResentEvents, Retain, RetainRules, Retained, RetryRules,
-    StoreError,
+    StoreError, Wakes,
 };
+use futures_util::future::join_all;
 use rusqlite::Transaction;
 
+use super::fault::Fault;
+use super::replays::Advance;
 use super::{SqliteStore, cancel, dead_letters, replays, retain, rules};
 
 #[async_trait]
@@ -166,9 +169,38 @@ impl Backlog for SqliteStore {
 #[async_trait]
 impl Replays for SqliteStore {
     async fn advance_replays(&self, limit: u32) -> Result<Advanced, StoreError> {
-        Ok(self
-            .write(move |tx, now| replays::advance(tx, now, limit))
-            .await?)
+        let running = self.read(move |tx| replays::running(tx, limit)).await?;
+        // At once: steps that wait together share a commit.
+        let steps: Vec<_> = (running.into_iter())
+            .map(|id| self.advance_replay(id))
+            .collect();
+        let (mut advanced, mut wakes) = (Advanced::default(), Wakes::default());
+        for one in join_all(steps).await {
+            let one = one?;
+            advanced.replayed = advanced.replayed.saturating_add(one.replayed);
+            advanced.resent = advanced.resent.saturating_add(one.resent);
+            advanced.running += u32::from(one.runs);
+            if let Some(to) = one.to {
+                wakes.now(to);
+            }
+        }
+        advanced.wakes = wakes.into_vec();
+        Ok(advanced)
+    }
+}
+
+impl SqliteStore {
+    /// One replay, in steps of its own, as far as it goes now.
+    async fn advance_replay(&self, id: String) -> Result<Advance, Fault> {
+        let mut advance = Advance::default();
+        loop {
+            let id = id.clone();
+            let step = move |tx: &Transaction<'_>, now| replays::advance(tx, now, &id, &advance);
+            advance = self.write_together(step).await?;
+            if !advance.more {
+                return Ok(advance);
+            }
+        }
     }
 }
 

@@ -12,11 +12,11 @@ use domain::destination::DestinationState;
 use domain::ids::{AttemptId, DestinationId, EventId, ReplayId, TenantId};
 use domain::limit_group::GroupLimits;
 use domain::policy::{Policy, Rate};
-use domain::replay::{MAX_RUNNING, Pace, ReplaySource, ReplayState};
+use domain::replay::{MAX_RUNNING, MAX_STEP, Pace, ReplaySource, ReplayState};
 use domain::time::Timestamp;
 use engine::ports::{
-    Advanced, CatalogError, DeadLetterFilter, MAX_COUNTED, NewReplay, Replay, ReplayProgress,
-    ResentEvents, Wakes, Which, too_many_replays,
+    CatalogError, DeadLetterFilter, MAX_COUNTED, MAX_EVENTS_STEP, MAX_EXAMINED, NewReplay, Replay,
+    ReplayProgress, ResentEvents, Which, too_many_replays,
 };
 use rusqlite::{Connection, Row, Transaction};
 
@@ -304,9 +304,7 @@ pub(super) fn cancel(
 
 const RUNNING: &str = "
     -- advance_replays: the first of each tenant's, then the second of each
-    select r.id, r.destination_id, r.attempt_id, r.event_type, r.status, r.died_from,
-        r.died_before, r.share, r.after_at, r.after_id, r.paced_at, r.source, r.event_id,
-        r.after_event, r.event_text
+    select r.id
     from (
         select id, row_number() over (
             partition by tenant_id order by looked_at nulls first, id
@@ -315,6 +313,12 @@ const RUNNING: &str = "
     ) t
     cross join replays r on r.id = t.id
     order by t.turn, r.looked_at nulls first, r.id limit ?1";
+
+const ONE: &str = "
+    -- advance_replays: one that runs
+    select id, destination_id, attempt_id, event_type, status, died_from, died_before, share,
+        after_at, after_id, paced_at, source, event_id, after_event, event_text
+    from replays where id = ?1 and state = 'running'";
 
 const POLICY: &str = "
     -- advance_replays: limits as they are now
@@ -354,68 +358,104 @@ pub(super) struct Running {
     paced_at: Option<Timestamp>,
 }
 
-/// One step of each; see [`engine::ports::Replays::advance_replays`].
-pub(super) fn advance(tx: &Transaction<'_>, now: Timestamp, limit: u32) -> Result<Advanced, Fault> {
-    let running = all(tx, RUNNING, [limit], |row| {
-        Ok(Running {
-            id: row.get(0)?,
-            destination: word(row, 1, ("replays", "destination_id"))?,
-            attempt: row.get::<_, Option<i64>>(2)?.map(AttemptId),
-            event_type: row.get(3)?,
-            status: row.get(4)?,
-            died_from: row.get(5)?,
-            died_before: row.get(6)?,
-            share: row.get(7)?,
-            after_at: row.get(8)?,
-            after_id: row.get(9)?,
-            paced_at: maybe_time(row, 10)?,
-            source: word(row, 11, ("replays", "source"))?,
-            event: maybe_event(row, 12)?,
-            after_event: row.get(13)?,
-            event_text: row.get(14)?,
-        })
-    })?;
-    let mut wakes = Wakes::default();
-    let mut advanced = Advanced::default();
-    for replay in &running {
-        let Some(Target {
-            policy,
-            group,
-            max_age_ms,
-        }) = target(tx, replay.destination)?
-        else {
-            moves::end(tx, now, replay, ReplayState::Cancelled)?;
-            continue;
-        };
-        let waiting = first(tx, WAITING, [&replay.id], |row| Ok(row.get(0)?))?;
-        let waiting = waiting.unwrap_or(0);
-        let pace = Pace {
-            policy: &policy,
-            group: group.as_ref(),
-            share: replay.share,
-        };
-        let step = pace.step(replay.paced_at, waiting, now);
-        let moved = match replay.source {
-            ReplaySource::DeadLetters => {
-                let moved = moves::take(tx, now, replay, step, max_age_ms)?;
-                advanced.replayed = advanced.replayed.saturating_add(moved.count);
-                moved
-            }
-            ReplaySource::Events => {
-                let moved = resent::take(tx, now, replay, step)?;
-                advanced.resent = advanced.resent.saturating_add(moved.count);
-                moved
-            }
-        };
-        if moved.count > 0 {
-            wakes.now(replay.destination);
+/// So many dead letters or events one step looks at, and so many it moves at most: some
+/// 2 ms of the one writer where all of them move. A call takes such steps one after the
+/// other, and whoever else waits goes between.
+const STEP_EXAMINED: u32 = 100;
+
+/// What the steps of one replay have come to, of one call.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Advance {
+    examined: u32,
+    pub(super) replayed: u32,
+    pub(super) resent: u32,
+    /// Whether it has not ended.
+    pub(super) runs: bool,
+    /// Whether another step of the call may move more.
+    pub(super) more: bool,
+    /// Where something was moved to.
+    pub(super) to: Option<DestinationId>,
+}
+
+/// Up to so many of those that run, in the order of their turns.
+pub(super) fn running(connection: &Connection, limit: u32) -> Result<Vec<String>, Fault> {
+    all(connection, RUNNING, [limit], |row| Ok(row.get(0)?))
+}
+
+/// One step of one, after others of the same call; see
+/// [`engine::ports::Replays::advance_replays`].
+pub(super) fn advance(
+    tx: &Transaction<'_>,
+    now: Timestamp,
+    id: &str,
+    before: &Advance,
+) -> Result<Advance, Fault> {
+    let mut advance = Advance {
+        runs: false,
+        more: false,
+        ..*before
+    };
+    // It may have ended since it was looked for.
+    let Some(replay) = first(tx, ONE, [id], read_running)? else {
+        return Ok(advance);
+    };
+    let Some(Target {
+        policy,
+        group,
+        max_age_ms,
+    }) = target(tx, replay.destination)?
+    else {
+        moves::end(tx, now, &replay, ReplayState::Cancelled)?;
+        return Ok(advance);
+    };
+    let waiting = first(tx, WAITING, [&replay.id], |row| Ok(row.get(0)?))?;
+    let pace = Pace {
+        policy: &policy,
+        group: group.as_ref(),
+        share: replay.share,
+    };
+    let mut step = pace.step(replay.paced_at, waiting.unwrap_or(0), now);
+    let moved_before = before.replayed.saturating_add(before.resent);
+    step.count = step.count.min(MAX_STEP.saturating_sub(moved_before));
+    let (moved, most) = match replay.source {
+        ReplaySource::DeadLetters => {
+            let moved = moves::take(tx, now, &replay, step, max_age_ms)?;
+            advance.replayed = advance.replayed.saturating_add(moved.count);
+            (moved, MAX_EXAMINED)
         }
-        if !moved.all {
-            advanced.running += 1;
+        ReplaySource::Events => {
+            let moved = resent::take(tx, now, &replay, step)?;
+            advance.resent = advance.resent.saturating_add(moved.count);
+            (moved, MAX_EVENTS_STEP)
         }
+    };
+    if moved.count > 0 {
+        advance.to = Some(replay.destination);
     }
-    advanced.wakes = wakes.into_vec();
-    Ok(advanced)
+    advance.examined = advance.examined.saturating_add(moved.examined);
+    advance.runs = !moved.all;
+    advance.more = advance.runs && moved.count < step.count && advance.examined < most;
+    Ok(advance)
+}
+
+fn read_running(row: &Row<'_>) -> Result<Running, Fault> {
+    Ok(Running {
+        id: row.get(0)?,
+        destination: word(row, 1, ("replays", "destination_id"))?,
+        attempt: row.get::<_, Option<i64>>(2)?.map(AttemptId),
+        event_type: row.get(3)?,
+        status: row.get(4)?,
+        died_from: row.get(5)?,
+        died_before: row.get(6)?,
+        share: row.get(7)?,
+        after_at: row.get(8)?,
+        after_id: row.get(9)?,
+        paced_at: maybe_time(row, 10)?,
+        source: word(row, 11, ("replays", "source"))?,
+        event: maybe_event(row, 12)?,
+        after_event: row.get(13)?,
+        event_text: row.get(14)?,
+    })
 }
 
 /// What a step asks of its destination.
@@ -447,6 +487,9 @@ fn target(tx: &Transaction<'_>, destination: DestinationId) -> Result<Option<Tar
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use domain::search::first_at;
     use engine::ports::DEFAULT_TENANT;
     use uuid::Uuid;
 
@@ -463,8 +506,8 @@ mod tests {
         prepare(&connection).unwrap();
         migrate::migrate(&mut connection).unwrap();
         Lines::follow(&connection).unwrap();
-        let insert = "insert into destinations (id, tenant_id, url, event_types)
-            values (?1, ?2, 'https://x.example/', '[\"*\"]')";
+        let insert = "insert into destinations (id, tenant_id, url, event_types, unlimited)
+            values (?1, ?2, 'https://x.example/', '[\"*\"]', 1)";
         let row = (TO.to_string(), DEFAULT_TENANT.to_string());
         connection.execute(insert, row).unwrap();
         connection
@@ -472,7 +515,7 @@ mod tests {
 
     fn events() -> ResentEvents {
         ResentEvents {
-            since: Timestamp::from_micros(0),
+            since: NOW,
             until: None,
             event_type: None,
             only_missed: false,
@@ -510,6 +553,38 @@ mod tests {
             let begun = create(&tx, NOW, DEFAULT_TENANT, (&new, counted)).unwrap();
             assert_eq!(begun.total, 7, "{new:?}");
         }
+    }
+
+    /// Whoever else waits for the writer goes between.
+    #[test]
+    fn a_step_moves_few_and_the_next_goes_on_from_there() {
+        let mut connection = with_a_destination();
+        let tx = connection.transaction().unwrap();
+        let insert = "insert into events (id, tenant_id, event_type, content_type, payload,
+                created_at, trace, directed, urgent)
+            values (?1, ?2, 'a', 'text/plain', x'00', ?3, null, 0, 0)";
+        for number in 0..250 {
+            let id = Uuid::from_u128(first_at(NOW).0.as_u128() + number);
+            let row = (id.to_string(), DEFAULT_TENANT.to_string(), NOW.as_micros());
+            execute(&tx, insert, row).unwrap();
+        }
+        let later = NOW + Duration::from_secs(1);
+        let new = new(1, Which::Events(TO, events()));
+        let counted = count(&tx, later, DEFAULT_TENANT, &new).unwrap();
+        assert_eq!(counted.total, 250);
+        create(&tx, later, DEFAULT_TENANT, (&new, counted)).unwrap();
+        let id = new.id.to_string();
+        assert_eq!(running(&tx, 10).unwrap(), [id.clone()]);
+        let (mut so_far, mut steps) = (Advance::default(), Vec::new());
+        loop {
+            so_far = advance(&tx, later, &id, &so_far).unwrap();
+            steps.push((so_far.resent, so_far.runs));
+            if !so_far.more {
+                break;
+            }
+        }
+        assert_eq!(steps, [(100, true), (200, true), (250, false)]);
+        assert!(running(&tx, 10).unwrap().is_empty());
     }
 
     /// A flood of requests that are refused keeps nobody waiting.

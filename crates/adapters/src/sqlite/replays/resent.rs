@@ -7,14 +7,13 @@ use domain::replay::{ReplaySource, ReplayState, Step};
 use domain::search::{IDS_BEFORE, IdRange, Sought, SoughtStatus, first_at};
 use domain::time::Timestamp;
 use engine::ports::{
-    CatalogError, MAX_EVENTS_COUNTED, MAX_EVENTS_STEP, NewReplay, Resendable, ResentEvents,
-    no_event_by,
+    CatalogError, MAX_EVENTS_COUNTED, NewReplay, Resendable, ResentEvents, no_event_by,
 };
 use rusqlite::{ToSql, Transaction};
 use uuid::Uuid;
 
 use super::moves::{Moved, end};
-use super::{Counted, LIVES, Running};
+use super::{Counted, LIVES, Running, STEP_EXAMINED};
 use crate::sqlite::fault::Fault;
 use crate::sqlite::found_events::sought;
 use crate::sqlite::rows::{all, execute, first};
@@ -382,12 +381,13 @@ pub(super) fn take(
 ) -> Result<Moved, Fault> {
     let mut moved = Moved {
         count: 0,
+        examined: 0,
         all: false,
     };
     let mut last = None;
     if step.count > 0 {
         let examined = examined(tx, replay)?;
-        moved.all = examined.len() < MAX_EVENTS_STEP as usize;
+        moved.all = examined.len() < STEP_EXAMINED as usize;
         let to = replay.destination.to_string();
         for (id, wanted) in examined {
             if moved.count >= step.count {
@@ -400,6 +400,7 @@ pub(super) fn take(
                 moved.count += 1;
             }
             last = Some(id);
+            moved.examined += 1;
         }
     }
     let paced_at = step.paced_at(moved.count).as_micros();
@@ -420,7 +421,7 @@ fn examined(tx: &Transaction<'_>, replay: &Running) -> Result<Vec<(String, bool)
         ids.from.to_string(),
         ids.before.to_string(),
         replay.after_event.as_deref().unwrap_or_default(),
-        MAX_EVENTS_STEP,
+        STEP_EXAMINED,
     );
     let events = events_of_replay();
     let sql = format!("-- advance_replays: events from where the last step stopped{events}");
