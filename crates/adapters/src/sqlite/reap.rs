@@ -129,15 +129,18 @@ const STEP_ROWS: u32 = 100;
 /// What one part may do in its transaction.
 pub(super) struct Bound {
     limit: u32,
+    /// Deleted destinations that the pass has been through.
+    looked: u32,
     until: Timestamp,
     clock: Clock,
 }
 
 impl Bound {
     /// At most so many rows, from now on.
-    pub(super) fn new(limit: u32, now: Timestamp, clock: Clock) -> Self {
+    pub(super) fn new((limit, looked): (u32, u32), now: Timestamp, clock: Clock) -> Self {
         Self {
             limit,
+            looked,
             until: now + STEP_BOUND,
             clock,
         }
@@ -160,6 +163,10 @@ impl Bound {
 #[derive(Default)]
 pub(super) struct Pass {
     reaped: Reaped,
+    /// Deleted destinations that it has been through, and that are looked at again.
+    looked: u32,
+    /// Something was done.
+    is_ahead: bool,
     wakes: Wakes,
 }
 
@@ -183,6 +190,8 @@ impl Pass {
                     Part::Tenants | Part::Forgotten => {}
                 }
                 reaped.more |= done.more;
+                self.looked += done.looked;
+                self.is_ahead |= done.rows > 0 || done.drained > 0;
                 let goes_on = done.is_cut || done.rows >= STEP_ROWS;
                 Ok(if goes_on {
                     left.saturating_sub(done.rows)
@@ -201,9 +210,15 @@ impl Pass {
         }
     }
 
-    /// A part had no time for all of it.
+    /// Deleted destinations that it has been through.
+    pub(super) const fn looked(&self) -> u32 {
+        self.looked
+    }
+
+    /// A part had no time for all of it. The next pass begins with the same, unless
+    /// something was done.
     pub(super) fn has_more(&mut self) {
-        self.reaped.more = true;
+        self.reaped.more |= self.is_ahead;
     }
 
     pub(super) fn end(self) -> Reaped {
@@ -257,6 +272,9 @@ pub(super) struct Done {
     pub(super) more: bool,
     /// The transaction's time was over before its work was.
     is_cut: bool,
+    /// Deleted destinations that were looked through and are looked at again, and others.
+    looked: u32,
+    drained: u32,
 }
 
 /// One transaction of a part.
@@ -301,15 +319,17 @@ fn drain_deleted(tx: &Transaction<'_>, now: Timestamp, bound: &Bound) -> Result<
         let id: String = row.get(0)?;
         Ok((id, time(row, 1)?))
     })?;
-    let (mut left, mut drained) = (limit, 0);
-    for (id, deleted_at) in &deleted {
+    let (mut left, mut done) = (limit, Done::default());
+    for (id, deleted_at) in deleted.iter().skip(bound.looked as usize) {
         lines::tidy(tx, id, (0, limit))?;
         for sql in [CANCEL, CANCEL_DUE] {
             for waiting in all(tx, sql, (id, left), attempt)? {
                 over::cancel(tx, waiting)?;
                 left = left.saturating_sub(1);
+                done.rows += 1;
                 if bound.is_over() {
-                    return Ok(unfinished(limit - left));
+                    done.is_cut = true;
+                    return Ok(done);
                 }
             }
         }
@@ -319,27 +339,17 @@ fn drain_deleted(tx: &Transaction<'_>, now: Timestamp, bound: &Bound) -> Result<
         let is_old = *deleted_at < now - DRAINED_AFTER;
         if is_old && first(tx, IS_BUSY, [id], |row| Ok(row.get(0)?))? == Some(false) {
             execute(tx, DRAINED, (id, now.as_micros()))?;
-            drained += 1;
+            done.drained += 1;
+        } else {
+            done.looked += 1;
         }
-        // The next pass begins with the same ones, unless something was done.
-        if bound.is_over() && (left < limit || drained > 0) {
-            return Ok(unfinished(limit - left));
+        if bound.is_over() {
+            done.is_cut = true;
+            return Ok(done);
         }
     }
-    Ok(Done {
-        rows: limit - left,
-        more: drained >= DRAINED_AT_ONCE,
-        ..Done::default()
-    })
-}
-
-/// Its time is over, and the rest is for the next transaction.
-fn unfinished(rows: u32) -> Done {
-    Done {
-        rows,
-        is_cut: true,
-        ..Done::default()
-    }
+    done.more = done.drained >= DRAINED_AT_ONCE;
+    Ok(done)
 }
 
 /// What waits and has grown too old.
@@ -349,7 +359,8 @@ fn expire_old(tx: &Transaction<'_>, now: Timestamp, bound: &Bound) -> Result<Don
         over::expire(tx, now, id)?;
         done.rows += 1;
         if bound.is_over() {
-            return Ok(unfinished(done.rows));
+            done.is_cut = true;
+            break;
         }
     }
     Ok(done)
@@ -520,7 +531,7 @@ mod tests {
         };
         let mut pass = Pass::default();
         let mut reap = |left, clock: Clock| {
-            let bound = Bound::new(left, NOW, clock);
+            let bound = Bound::new((left, pass.looked()), NOW, clock);
             let done = step(&tx, NOW, Part::Deleted, &rules, &bound);
             pass.note((Part::Deleted, left), done).unwrap()
         };
