@@ -23,7 +23,7 @@ use crate::subscriber;
 /// About as many events, or deliveries where an event has several, one step writes:
 /// some 2 ms, for which everybody else waits for the one writer. The rest is asked for
 /// again, and whoever came meanwhile goes between.
-const STEP_ROWS: usize = 128;
+pub(super) const STEP_ROWS: usize = 128;
 
 /// The same of payloads, which are written to the log and synced.
 const STEP_BYTES: usize = 256 * 1024;

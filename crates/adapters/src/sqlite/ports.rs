@@ -27,7 +27,8 @@ use super::{
 #[async_trait]
 impl Store for SqliteStore {
     async fn accept_events(&self, events: &[NewEvent]) -> Result<Vec<Acceptance>, StoreError> {
-        let events = events.to_vec();
+        // A step takes no more.
+        let events = events.get(..ingest::STEP_ROWS).unwrap_or(events).to_vec();
         Ok(self
             .write_soon(move |tx, now| ingest::accept_events(tx, now, &events))
             .await?)
