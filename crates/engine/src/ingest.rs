@@ -311,7 +311,7 @@ impl IngestLoop {
             bytes += more_bytes;
             if events > self.options.batch_events.min(MAX_ROWS) || bytes > self.options.batch_bytes
             {
-                self.together.put_back(vec![request]);
+                self.together.untake(vec![request]);
                 break;
             }
             requests.push(request);
@@ -416,7 +416,7 @@ impl IngestLoop {
                 self.apart.put_back(vec![request]);
             }
         }
-        self.together.put_back(untouched);
+        self.together.untake(untouched);
         wake_all(self.schedule.as_ref(), &wakes).await;
     }
 

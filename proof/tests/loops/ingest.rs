@@ -282,6 +282,36 @@ async fn those_that_are_put_back_keep_their_turns() {
     assert_eq!(front.commits()[..5], [1, 6, 5, 3, 1]);
 }
 
+/// A step of the store takes two events here, and one tenant has more requests of two
+/// events than a commit holds.
+#[tokio::test(start_paused = true)]
+async fn those_that_a_step_did_not_come_to_are_first_in_the_next() {
+    let options = IngestOptions {
+        batch_events: 5,
+        ..IngestOptions::default()
+    };
+    let front = Front::new(options);
+    (front.world.store.accept).answers(|events| {
+        let written = events.len().min(2);
+        Ok(vec![Acceptance::Accepted(Vec::new()); written])
+    });
+    front.world.store.accept.takes(ms(10));
+    let mut many = vec![front.accept(events(1, 1)).await];
+    for _ in 0..5 {
+        many.push(front.accept(events(2, 1)).await);
+    }
+    let mut of_another = events(1, 1);
+    of_another[0].tenant = OTHER;
+    let one = front.accept(of_another).await;
+    pass(ms(21)).await;
+    assert!(!one.is_finished(), "the first step is full without it");
+    pass(ms(10)).await;
+    assert!(one.is_finished(), "it waited behind all of them");
+    for accepted in many {
+        accepted.await.unwrap().unwrap();
+    }
+}
+
 /// Fails so where there is a payload of 13 bytes.
 fn fails_of(
     error: fn(String) -> StoreError,

@@ -10,8 +10,8 @@ use domain::ids::{DestinationId, EventId, TenantId};
 use domain::policy::LimitSettings;
 use domain::time::Timestamp;
 use engine::ports::{
-    Catalog as _, DEFAULT_TENANT, DeliveryQueue, NewDestination, NewTenant, Request, Schedule,
-    Sender, Store, Target, TenantChange, Tenants as _, Wake,
+    Catalog as _, DEFAULT_TENANT, DeliveryQueue, MIN_DELIVERIES, NewDestination, NewTenant,
+    Request, Schedule, Sender, Store, Target, TenantChange, Tenants as _, Wake,
 };
 use engine::reaper::{Reaper, ReaperOptions};
 use engine::scheduler::{Scheduler, SchedulerOptions};
@@ -144,7 +144,7 @@ impl World {
                 timing: Timing::default(),
             });
         }
-        for batch in events.chunks(500) {
+        for batch in events.chunks(MIN_DELIVERIES) {
             self.store.accept_events(batch).await.unwrap();
         }
         self.schedule.wake(&[Wake::now(to)]).await.unwrap();

@@ -5,13 +5,16 @@ use async_trait::async_trait;
 use domain::batch::BatchSettings;
 use domain::ids::{AttemptId, DestinationId, ReplayId, TenantId};
 use engine::ports::{
-    Advanced, Backlog, CancelStep, CancelledOne, CancelledStep, CatalogError, DeadLetter,
-    DeadLetterFilter, DeadLetterPage, DeadLetterPosition, DestinationPage, NewReplay, Replay,
-    ReplayProgress, Replays, Resendable, ResentEvents, Retain, RetainRules, Retained, RetryRules,
-    StoreError,
+    Advanced, Backlog, CancelFrom, CancelStep, CancelledOne, CancelledStep, CatalogError,
+    DeadLetter, DeadLetterFilter, DeadLetterPage, DeadLetterPosition, DestinationPage, NewReplay,
+    Replay, ReplayProgress, Replays, Resendable, ResentEvents, Retain, RetainRules, Retained,
+    RetryRules, StoreError, Wakes,
 };
+use futures_util::future::join_all;
 use rusqlite::Transaction;
 
+use super::fault::Fault;
+use super::replays::Advance;
 use super::{SqliteStore, cancel, dead_letters, replays, retain, rules};
 
 #[async_trait]
@@ -74,9 +77,36 @@ impl Backlog for SqliteStore {
         tenant: TenantId,
         step: &CancelStep,
     ) -> Result<CancelledStep, CatalogError> {
-        let step = step.clone();
-        let run = move |tx: &Transaction<'_>, now| cancel::step(tx, now, tenant, &step);
-        Ok(self.write(run).await?)
+        let (mut rest, mut cancelled, mut wakes) = (step.clone(), 0_u32, Vec::new());
+        loop {
+            let part = CancelStep {
+                limit: rest.limit.min(cancel::PART),
+                ..rest.clone()
+            };
+            let run = move |tx: &Transaction<'_>, now| cancel::step(tx, now, tenant, &part);
+            let done = self.write(run).await?;
+            cancelled = cancelled.saturating_add(done.cancelled);
+            // All of them are of the one destination.
+            if wakes.is_empty() {
+                wakes = done.wakes;
+            }
+            rest.limit = rest.limit.saturating_sub(cancel::PART);
+            match done.next {
+                // Of the same rows there are more.
+                Some(next) if rest.limit > 0 && is_of_the_same(next, rest.from) => {
+                    rest.from = next;
+                    rest.accepted_before = Some(done.accepted_before);
+                }
+                _ => {
+                    return Ok(CancelledStep {
+                        cancelled,
+                        accepted_before: done.accepted_before,
+                        next: done.next,
+                        wakes,
+                    });
+                }
+            }
+        }
     }
 
     async fn dead_letters(
@@ -107,8 +137,12 @@ impl Backlog for SqliteStore {
         tenant: TenantId,
         new: &NewReplay,
     ) -> Result<Replay, CatalogError> {
+        let (of, now) = (new.clone(), (self.clock)());
+        let count = move |tx: &Transaction<'_>| replays::count(tx, now, tenant, &of);
+        let counted = self.count(count).await?;
         let new = new.clone();
-        let step = move |tx: &Transaction<'_>, now| replays::create(tx, now, tenant, &new);
+        let step =
+            move |tx: &Transaction<'_>, now| replays::create(tx, now, tenant, (&new, counted));
         Ok(self.write(step).await?)
     }
 
@@ -162,9 +196,43 @@ impl Backlog for SqliteStore {
 #[async_trait]
 impl Replays for SqliteStore {
     async fn advance_replays(&self, limit: u32) -> Result<Advanced, StoreError> {
-        Ok(self
-            .write(move |tx, now| replays::advance(tx, now, limit))
-            .await?)
+        let running = self.read(move |tx| replays::running(tx, limit)).await?;
+        // At once: steps that wait together share a commit.
+        let steps: Vec<_> = (running.into_iter())
+            .map(|id| self.advance_replay(id))
+            .collect();
+        let (mut advanced, mut wakes) = (Advanced::default(), Wakes::default());
+        for one in join_all(steps).await {
+            let one = one?;
+            advanced.replayed = advanced.replayed.saturating_add(one.replayed);
+            advanced.resent = advanced.resent.saturating_add(one.resent);
+            advanced.running += u32::from(one.runs);
+            if let Some(to) = one.to {
+                wakes.now(to);
+            }
+        }
+        advanced.wakes = wakes.into_vec();
+        Ok(advanced)
+    }
+}
+
+/// Whether both are among first attempts, or what is admitted, or the others.
+fn is_of_the_same(one: CancelFrom, other: CancelFrom) -> bool {
+    std::mem::discriminant(&one) == std::mem::discriminant(&other)
+}
+
+impl SqliteStore {
+    /// One replay, in steps of its own, as far as it goes now.
+    async fn advance_replay(&self, id: String) -> Result<Advance, Fault> {
+        let mut advance = Advance::default();
+        loop {
+            let id = id.clone();
+            let step = move |tx: &Transaction<'_>, now| replays::advance(tx, now, &id, &advance);
+            advance = self.write_together(step).await?;
+            if !advance.more {
+                return Ok(advance);
+            }
+        }
     }
 }
 

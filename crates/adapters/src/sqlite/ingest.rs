@@ -11,7 +11,7 @@ use domain::filter::{Filters, Subscriber};
 use domain::ids::{DestinationId, EventId, TenantId};
 use domain::time::Timestamp;
 use domain::trace::TraceContext;
-use engine::ports::{Acceptance, MAX_DELIVERIES};
+use engine::ports::{Acceptance, MIN_DELIVERIES, MIN_PAYLOAD_BYTES};
 use rusqlite::{Row, ToSql, Transaction};
 
 use super::accepted::went_to;
@@ -19,6 +19,16 @@ use super::fault::Fault;
 use super::keys;
 use super::rows::{Held, InParts, age, all, execute_in_parts, first, in_parts, word};
 use crate::subscriber;
+
+/// About as many events, or deliveries where an event has several, one step writes:
+/// some 2 ms, for which everybody else waits for the one writer. The rest is asked for
+/// again, and whoever came meanwhile goes between.
+pub(super) const STEP_ROWS: usize = 128;
+
+/// The same of payloads, which are written to the log and synced.
+const STEP_BYTES: usize = 256 * 1024;
+
+const _: () = assert!(STEP_ROWS >= MIN_DELIVERIES && STEP_BYTES >= MIN_PAYLOAD_BYTES);
 
 const KNOWN: &str = "
     -- accept_events: is it there already
@@ -115,11 +125,16 @@ pub(super) fn accept_events(
         }
         Ok((answer, audiences.asked))
     };
-    let mut answers = Vec::with_capacity(events.len());
+    let mut answers = Vec::with_capacity(events.len().min(STEP_ROWS));
+    let (mut rows, mut bytes, mut before) = (0, 0, 0);
     for event in events {
         let (answer, asked) = accept(event)?;
         answers.push(answer);
-        if asked >= MAX_DELIVERIES {
+        // One that is for nobody, or repeated, costs its look-ups.
+        rows += asked.saturating_sub(before).max(1);
+        bytes += event.payload.len();
+        before = asked;
+        if rows >= STEP_ROWS || bytes >= STEP_BYTES {
             break;
         }
     }
@@ -395,6 +410,31 @@ mod tests {
             *ran = statement.get_status(StatementStatus::Run) / (1 + rows as i32);
         }
         ran
+    }
+
+    /// How many of these one step answers.
+    fn answered(events: &[NewEvent], subscribers: usize) -> usize {
+        let mut connection = with_subscribers(subscribers);
+        let tx = connection.transaction().unwrap();
+        accept_events(&tx, NOW, events).unwrap().len()
+    }
+
+    /// Everybody else waits for it.
+    #[test]
+    fn a_step_ends_by_what_it_writes() {
+        let events: Vec<NewEvent> = (1..=300).map(numbered).collect();
+        assert_eq!(answered(&events, 0), STEP_ROWS);
+        assert_eq!(answered(&events, 1), STEP_ROWS);
+        assert_eq!(answered(&events, 50), 3);
+        assert_eq!(answered(&events, STEP_ROWS + 1), 1);
+        let large = |mut event: NewEvent| {
+            event.payload = vec![b'1'; STEP_BYTES / 4].into();
+            event
+        };
+        let large: Vec<NewEvent> = (1..=10).map(numbered).map(large).collect();
+        assert_eq!(answered(&large, 1), 4);
+        let again: Vec<NewEvent> = (0..300).map(|_| numbered(1)).collect();
+        assert_eq!(answered(&again, 1), STEP_ROWS);
     }
 
     #[test]

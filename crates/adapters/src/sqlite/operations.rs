@@ -96,10 +96,15 @@ pub(super) fn relay(
     }
     let told = told_of(tx, &rows)?;
     let (taken, events) = first_deliveries(&rows, &told, MAX_ROWS);
-    for answer in ingest::accept_events(tx, now, &events)? {
-        if let Acceptance::Accepted(destinations) = answer {
-            relayed.accepted += 1;
-            relayed.destinations.extend(destinations);
+    let mut rest = &events[..];
+    while !rest.is_empty() {
+        let answers = ingest::accept_events(tx, now, rest)?;
+        rest = rest.get(answers.len()..).unwrap_or_default();
+        for answer in answers {
+            if let Acceptance::Accepted(destinations) = answer {
+                relayed.accepted += 1;
+                relayed.destinations.extend(destinations);
+            }
         }
     }
     notices::leave(tx, now, &rows[..taken])?;

@@ -27,7 +27,8 @@ use super::{
 #[async_trait]
 impl Store for SqliteStore {
     async fn accept_events(&self, events: &[NewEvent]) -> Result<Vec<Acceptance>, StoreError> {
-        let events = events.to_vec();
+        // A step takes no more.
+        let events = events.get(..ingest::STEP_ROWS).unwrap_or(events).to_vec();
         Ok(self
             .write_soon(move |tx, now| ingest::accept_events(tx, now, &events))
             .await?)
@@ -127,13 +128,22 @@ impl Store for SqliteStore {
     async fn reap(&self, rules: &ReapRules, limit: u32) -> Result<Reaped, StoreError> {
         let mut pass = reap::Pass::default();
         for part in reap::Part::ALL {
-            let (rules, clock) = (*rules, self.clock.clone());
-            let step = move |tx: &Transaction<'_>, now| {
-                let bound = reap::Bound::new(limit, now, clock);
-                reap::step(tx, now, part, &rules, &bound)
-            };
-            if let Err(fault) = pass.note(part, self.write(step).await) {
-                return pass.end().cut_short_by(fault.into());
+            let until = (self.clock)() + reap::PART_BOUND;
+            let mut left = limit;
+            while left > 0 {
+                let (rules, clock, most) = (*rules, self.clock.clone(), (left, pass.looked()));
+                let step = move |tx: &Transaction<'_>, now| {
+                    let bound = reap::Bound::new(most, now, clock);
+                    reap::step(tx, now, part, &rules, &bound)
+                };
+                left = match pass.note((part, left), self.write(step).await) {
+                    Ok(left) => left,
+                    Err(fault) => return pass.end().cut_short_by(fault.into()),
+                };
+                if left > 0 && (self.clock)() >= until {
+                    pass.has_more();
+                    break;
+                }
             }
         }
         Ok(pass.end())

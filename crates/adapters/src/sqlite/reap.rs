@@ -115,25 +115,40 @@ pub(super) const OF_THE_DELETED: [&str; 5] = [TO_DRAIN, CANCEL, CANCEL_DUE, IS_B
 /// Deleted destinations that one pass looks at.
 const DRAINED_AT_ONCE: u32 = 200;
 
-/// So long one part may go on in its transaction: meanwhile nobody else writes, and what
-/// is left is for the next pass, which follows at once.
-const PART_BOUND: Duration = Duration::from_millis(100);
+/// So long one part may go on, in one transaction after the other; what is left is for the
+/// next pass, which follows at once.
+pub(super) const PART_BOUND: Duration = Duration::from_millis(100);
+
+/// So long it may go on in one transaction: meanwhile nobody else writes.
+const STEP_BOUND: Duration = Duration::from_millis(2);
+
+/// Rows of one transaction: about as many can be written in that time, and more would be
+/// read in vain.
+const STEP_ROWS: u32 = 100;
 
 /// What one part may do in its transaction.
 pub(super) struct Bound {
     limit: u32,
+    /// Deleted destinations that the pass has been through.
+    looked: u32,
     until: Timestamp,
     clock: Clock,
 }
 
 impl Bound {
     /// At most so many rows, from now on.
-    pub(super) fn new(limit: u32, now: Timestamp, clock: Clock) -> Self {
+    pub(super) fn new((limit, looked): (u32, u32), now: Timestamp, clock: Clock) -> Self {
         Self {
             limit,
-            until: now + PART_BOUND,
+            looked,
+            until: now + STEP_BOUND,
             clock,
         }
+    }
+
+    /// Of one transaction.
+    fn rows(&self) -> u32 {
+        self.limit.min(STEP_ROWS)
     }
 
     /// Asked after each row, so that a pass always does something.
@@ -142,41 +157,68 @@ impl Bound {
     }
 }
 
-/// A pass: what its parts have done; see [`engine::ports::Store::reap`]. Each has a
-/// transaction of its own: what one of them meets in a row does not undo what the others
+/// A pass: what its parts have done; see [`engine::ports::Store::reap`]. Each has
+/// transactions of its own: what one of them meets in a row does not undo what the others
 /// do, and others write between two of them.
 #[derive(Default)]
 pub(super) struct Pass {
     reaped: Reaped,
+    /// Deleted destinations that it has been through, and that are looked at again.
+    looked: u32,
+    /// Something was done.
+    is_ahead: bool,
     wakes: Wakes,
 }
 
 impl Pass {
-    /// Notes what became of a part, unless it is the store that fails.
-    pub(super) fn note(&mut self, part: Part, done: Result<Done, Fault>) -> Result<(), Fault> {
+    /// Notes what became of a transaction of a part, unless it is the store that fails. How
+    /// many rows of `left` the next one may do; none if the part need not go on.
+    pub(super) fn note(
+        &mut self,
+        (part, left): (Part, u32),
+        done: Result<Done, Fault>,
+    ) -> Result<u32, Fault> {
         let reaped = &mut self.reaped;
         match done {
             Ok(done) => {
                 done.freed.iter().for_each(|freed| self.wakes.now(*freed));
                 match part {
-                    Part::Permits => reaped.expired_permits = done.rows,
-                    Part::Starts => reaped.unknown_starts = done.rows,
-                    Part::Deleted => reaped.cancelled = done.rows,
-                    Part::Expired => reaped.expired = done.rows,
+                    Part::Permits => reaped.expired_permits += done.rows,
+                    Part::Starts => reaped.unknown_starts += done.rows,
+                    Part::Deleted => reaped.cancelled += done.rows,
+                    Part::Expired => reaped.expired += done.rows,
                     Part::Tenants | Part::Forgotten => {}
                 }
                 reaped.more |= done.more;
-                Ok(())
+                self.looked += done.looked;
+                self.is_ahead |= done.rows > 0 || done.drained > 0;
+                let goes_on = done.is_cut || done.rows >= STEP_ROWS;
+                Ok(if goes_on {
+                    left.saturating_sub(done.rows)
+                } else {
+                    0
+                })
             }
             Err(fault) if fault.is_of_a_row() => {
                 reaped.put_off.push(PutOff {
                     part: part.as_str(),
                     problem: StoreError::from(fault).to_string(),
                 });
-                Ok(())
+                Ok(0)
             }
             Err(fault) => Err(fault),
         }
+    }
+
+    /// Deleted destinations that it has been through.
+    pub(super) const fn looked(&self) -> u32 {
+        self.looked
+    }
+
+    /// A part had no time for all of it. The next pass begins with the same, unless
+    /// something was done.
+    pub(super) fn has_more(&mut self) {
+        self.reaped.more |= self.is_ahead;
     }
 
     pub(super) fn end(self) -> Reaped {
@@ -228,9 +270,14 @@ pub(super) struct Done {
     freed: Vec<DestinationId>,
     /// Though `rows` does not say so.
     pub(super) more: bool,
+    /// The transaction's time was over before its work was.
+    is_cut: bool,
+    /// Deleted destinations that were looked through and are looked at again, and others.
+    looked: u32,
+    drained: u32,
 }
 
-/// One part, in a transaction of its own.
+/// One transaction of a part.
 pub(super) fn step(
     tx: &Transaction<'_>,
     now: Timestamp,
@@ -248,12 +295,12 @@ pub(super) fn step(
         Part::Deleted => drain_deleted(tx, now, bound),
         Part::Expired => expire_old(tx, now, bound),
         Part::Forgotten => {
-            let limit = bound.limit;
+            let (limit, most_keys) = (bound.limit, bound.rows());
             buckets::delete_old(tx, now, limit)?;
-            let keys = execute(tx, DELETE_KEYS, (now.as_micros(), limit))?;
+            let keys = execute(tx, DELETE_KEYS, (now.as_micros(), most_keys))?;
             execute(tx, DELETE_WORKERS, ((now - WORKER_KEPT).as_micros(), limit))?;
             Ok(Done {
-                more: moved(keys) >= limit,
+                more: moved(keys) >= most_keys,
                 ..Done::default()
             })
         }
@@ -267,20 +314,22 @@ fn moved(rows: usize) -> u32 {
 /// The backlog of deleted destinations, a step of it; one of which nothing is
 /// left, and that was deleted long enough ago, is not looked at again.
 fn drain_deleted(tx: &Transaction<'_>, now: Timestamp, bound: &Bound) -> Result<Done, Fault> {
-    let limit = bound.limit;
+    let limit = bound.rows();
     let deleted = all(tx, TO_DRAIN, [DRAINED_AT_ONCE], |row| {
         let id: String = row.get(0)?;
         Ok((id, time(row, 1)?))
     })?;
-    let (mut left, mut drained) = (limit, 0);
-    for (id, deleted_at) in &deleted {
+    let (mut left, mut done) = (limit, Done::default());
+    for (id, deleted_at) in deleted.iter().skip(bound.looked as usize) {
         lines::tidy(tx, id, (0, limit))?;
         for sql in [CANCEL, CANCEL_DUE] {
             for waiting in all(tx, sql, (id, left), attempt)? {
                 over::cancel(tx, waiting)?;
                 left = left.saturating_sub(1);
+                done.rows += 1;
                 if bound.is_over() {
-                    return Ok(unfinished(limit - left));
+                    done.is_cut = true;
+                    return Ok(done);
                 }
             }
         }
@@ -290,37 +339,28 @@ fn drain_deleted(tx: &Transaction<'_>, now: Timestamp, bound: &Bound) -> Result<
         let is_old = *deleted_at < now - DRAINED_AFTER;
         if is_old && first(tx, IS_BUSY, [id], |row| Ok(row.get(0)?))? == Some(false) {
             execute(tx, DRAINED, (id, now.as_micros()))?;
-            drained += 1;
+            done.drained += 1;
+        } else {
+            done.looked += 1;
         }
-        // The next pass begins with the same ones, unless something was done.
-        if bound.is_over() && (left < limit || drained > 0) {
-            return Ok(unfinished(limit - left));
+        if bound.is_over() {
+            done.is_cut = true;
+            return Ok(done);
         }
     }
-    Ok(Done {
-        rows: limit - left,
-        more: drained >= DRAINED_AT_ONCE,
-        ..Done::default()
-    })
-}
-
-/// Its time is over, and the rest is for the next pass.
-fn unfinished(rows: u32) -> Done {
-    Done {
-        rows,
-        more: true,
-        ..Done::default()
-    }
+    done.more = done.drained >= DRAINED_AT_ONCE;
+    Ok(done)
 }
 
 /// What waits and has grown too old.
 fn expire_old(tx: &Transaction<'_>, now: Timestamp, bound: &Bound) -> Result<Done, Fault> {
     let mut done = Done::default();
-    for id in all(tx, EXPIRING, (now.as_micros(), bound.limit), attempt)? {
+    for id in all(tx, EXPIRING, (now.as_micros(), bound.rows()), attempt)? {
         over::expire(tx, now, id)?;
         done.rows += 1;
         if bound.is_over() {
-            return Ok(unfinished(done.rows));
+            done.is_cut = true;
+            break;
         }
     }
     Ok(done)
@@ -331,7 +371,7 @@ fn attempt(row: &Row<'_>) -> Result<AttemptId, Fault> {
 }
 
 fn end_permits(tx: &Transaction<'_>, before: Timestamp, bound: &Bound) -> Result<Done, Fault> {
-    let row = (before.as_micros(), bound.limit);
+    let row = (before.as_micros(), bound.rows());
     let expired: Vec<(i64, i64, String)> = all(tx, EXPIRED, row, |row| {
         Ok((row.get(0)?, row.get(1)?, row.get(2)?))
     })?;
@@ -340,7 +380,7 @@ fn end_permits(tx: &Transaction<'_>, before: Timestamp, bound: &Bound) -> Result
         give_back(tx, (*id, *number, destination))?;
         done.free(destination)?;
         if bound.is_over() {
-            done.more = true;
+            done.is_cut = true;
             break;
         }
     }
@@ -381,7 +421,7 @@ fn give_up(
     let rules = (
         claimed_before,
         seen_before,
-        bound.limit,
+        bound.rows(),
         DEFAULT_MAX_TRIES,
         looked_at,
         micros(MAX_CLAIM_TO_SEND),
@@ -430,10 +470,81 @@ fn give_up(
         }
         done.free(&start.event.destination)?;
         if bound.is_over() {
-            done.more = true;
+            done.is_cut = true;
             break;
         }
     }
     buckets.write(tx)?;
     Ok(done)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use engine::ports::DEFAULT_TENANT;
+    use rusqlite::Connection;
+
+    use super::super::lines::Lines;
+    use super::super::{migrate, prepare};
+    use super::*;
+
+    const NOW: Timestamp = Timestamp::from_millis(1_795_000_000_000);
+
+    /// A store with a deleted destination, for which so many wait.
+    fn with_a_backlog(waiting: u32) -> Connection {
+        let mut connection = Connection::open_in_memory().unwrap();
+        prepare(&connection).unwrap();
+        migrate::migrate(&mut connection).unwrap();
+        Lines::follow(&connection).unwrap();
+        let (id, tenant) = (
+            "00000001-0000-7000-8000-000000000000",
+            DEFAULT_TENANT.to_string(),
+        );
+        let insert = format!(
+            "insert into destinations (id, tenant_id, url, deleted_at)
+            values ('{id}', '{tenant}', 'https://x.example/', 1);
+            insert into deliveries (
+                event_id, destination_id, tenant_id, created_at, payload_bytes, due_at,
+                expires_at, urgent
+            )
+            with recursive n (n) as (
+                values (1) union all select n + 1 from n where n < {waiting}
+            )
+            select printf('%08x-0000-7000-8000-000000000000', n), '{id}', '{tenant}', 1, 2, n,
+                null, 0
+            from n"
+        );
+        connection.execute_batch(&insert).unwrap();
+        connection
+    }
+
+    /// Others write between two of its transactions.
+    #[test]
+    fn a_part_goes_on_in_transactions_that_are_short() {
+        let mut connection = with_a_backlog(250);
+        let tx = connection.transaction().unwrap();
+        let rules = ReapRules {
+            heartbeat_timeout: Duration::from_secs(5),
+            start_timeout: Duration::from_secs(40),
+            permit_grace: Duration::ZERO,
+        };
+        let mut pass = Pass::default();
+        let mut reap = |left, clock: Clock| {
+            let bound = Bound::new((left, pass.looked()), NOW, clock);
+            let done = step(&tx, NOW, Part::Deleted, &rules, &bound);
+            pass.note((Part::Deleted, left), done).unwrap()
+        };
+        let over_at_once = Arc::new(|| NOW + STEP_BOUND);
+        assert_eq!(reap(1_000, over_at_once), 999, "one row at least");
+        let mut lefts = vec![999];
+        while let Some(&left) = lefts.last()
+            && left > 0
+        {
+            lefts.push(reap(left, Arc::new(|| NOW)));
+        }
+        assert_eq!(lefts, [999, 899, 799, 0]);
+        let reaped = pass.end();
+        assert_eq!((reaped.cancelled, reaped.more), (250, false));
+    }
 }

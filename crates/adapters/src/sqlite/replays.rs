@@ -1,6 +1,9 @@
 //! Replays: dead letters, or events, that become waiting attempts again. A step is one
 //! transaction of the one writer: the dead letter is marked as replayed and its
 //! attempt is added, or neither.
+//!
+//! What matches when one begins is counted before, on the connection that counts: that is
+//! up to 100 ms of reading, for which the writer would keep everybody waiting.
 
 mod moves;
 mod resent;
@@ -9,17 +12,18 @@ use domain::destination::DestinationState;
 use domain::ids::{AttemptId, DestinationId, EventId, ReplayId, TenantId};
 use domain::limit_group::GroupLimits;
 use domain::policy::{Policy, Rate};
-use domain::replay::{MAX_RUNNING, Pace, ReplaySource, ReplayState};
+use domain::replay::{MAX_RUNNING, MAX_STEP, Pace, ReplaySource, ReplayState};
 use domain::time::Timestamp;
 use engine::ports::{
-    Advanced, CatalogError, DeadLetterFilter, MAX_COUNTED, NewReplay, Replay, ReplayProgress,
-    Wakes, Which, too_many_replays,
+    CatalogError, DeadLetterFilter, MAX_COUNTED, MAX_EVENTS_STEP, MAX_EXAMINED, NewReplay, Replay,
+    ReplayProgress, ResentEvents, Which, too_many_replays,
 };
 use rusqlite::{Connection, Row, Transaction};
 
 use super::fault::Fault;
 use super::limit_groups::limits;
 use super::rows::{all, execute, first, maybe_time, parse, settings, tier_settings, time, word};
+use resent::OfEvents;
 pub(super) use resent::resendable;
 
 const RUN: &str = "
@@ -93,19 +97,106 @@ const CANCEL: &str = "
     update replays set state = 'cancelled', finished_at = ?3
     where id = ?1 and tenant_id = ?2 and state = 'running'";
 
-/// Begins one; see [`engine::ports::Backlog::create_replay`].
-pub(super) fn create(
+/// What one that begins is of, found and the tenant's.
+struct Begins<'a> {
+    destination: DestinationId,
+    of: Of<'a>,
+}
+
+enum Of<'a> {
+    /// Those that match, or the one with this number.
+    DeadLetters(Option<i64>, DeadLetterFilter),
+    /// The one, or those that match.
+    Events(Option<EventId>, Option<&'a ResentEvents>),
+}
+
+/// How many it is of, as far as they were counted.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Counted {
+    total: i64,
+    /// See [`ReplayProgress::skipped`].
+    skipped: i64,
+}
+
+/// Counts what would be of it, unless it would be refused: those that are cost nothing.
+pub(super) fn count(
     tx: &Transaction<'_>,
     now: Timestamp,
     tenant: TenantId,
     new: &NewReplay,
+) -> Result<Counted, Fault> {
+    let Begins { destination, of } = begins(tx, tenant, new)?;
+    match of {
+        Of::Events(event, which) => resent::count(
+            tx,
+            &OfEvents::by(tx, now, (tenant, destination), (event, which))?,
+        ),
+        Of::DeadLetters(one, filter) => {
+            let (died_from, died_before) = died(now, one, &filter);
+            let matching = (
+                destination.to_string(),
+                died_from.unwrap_or(i64::MIN),
+                died_before,
+                one,
+                filter.status,
+                &filter.event_type,
+                MAX_COUNTED,
+            );
+            let total = first(tx, COUNT, matching, |row| Ok(row.get(0)?))?;
+            Ok(Counted {
+                total: total.unwrap_or(0),
+                skipped: 0,
+            })
+        }
+    }
+}
+
+/// Begins one that was counted; see [`engine::ports::Backlog::create_replay`].
+pub(super) fn create(
+    tx: &Transaction<'_>,
+    now: Timestamp,
+    tenant: TenantId,
+    (new, counted): (&NewReplay, Counted),
 ) -> Result<Replay, Fault> {
+    let Begins { destination, of } = begins(tx, tenant, new)?;
+    match of {
+        Of::Events(event, which) => {
+            let of = OfEvents::by(tx, now, (tenant, destination), (event, which))?;
+            resent::create(tx, now, (new, counted), &of)?;
+        }
+        Of::DeadLetters(one, filter) => {
+            let (died_from, died_before) = died(now, one, &filter);
+            let row = (
+                new.id.to_string(),
+                tenant.to_string(),
+                destination.to_string(),
+                one,
+                &filter.event_type,
+                filter.status,
+                died_from,
+                died_before,
+                new.share,
+                counted.total,
+                now.as_micros(),
+            );
+            execute(tx, CREATE, row)?;
+        }
+    }
+    read(tx, tenant, new.id)
+}
+
+/// What it is of, unless it may not begin.
+fn begins<'a>(
+    tx: &Transaction<'_>,
+    tenant: TenantId,
+    new: &'a NewReplay,
+) -> Result<Begins<'a>, Fault> {
     let owner = tenant.to_string();
     let running = first(tx, RUN, (&owner, MAX_RUNNING), |row| number(row, 0))?;
     if running.unwrap_or(0) >= u64::from(MAX_RUNNING) {
         return Err(too_many_replays().into());
     }
-    let (one, destination, filter) = match &new.which {
+    let (destination, of) = match &new.which {
         Which::One(attempt) => {
             let found = first(tx, DEAD_LETTER, (attempt.0, &owner), |row| {
                 let destination: DestinationId = word(row, 0, ("attempts", "destination_id"))?;
@@ -118,64 +209,28 @@ pub(super) fn create(
                 died_before: Some(Timestamp::from_micros(died.as_micros() + 1)),
                 ..DeadLetterFilter::default()
             };
-            (Some(attempt.0), destination, just_then)
+            (destination, Of::DeadLetters(Some(attempt.0), just_then))
         }
-        Which::Matching(destination, filter) => (None, *destination, filter.clone()),
-        Which::Event(to, _) | Which::Events(to, _) => (None, *to, DeadLetterFilter::default()),
+        Which::Matching(to, filter) => (*to, Of::DeadLetters(None, filter.clone())),
+        Which::Event(to, event) => (*to, Of::Events(Some(*event), None)),
+        Which::Events(to, which) => (*to, Of::Events(None, Some(which))),
     };
-    let key = destination.to_string();
-    let lives = first(tx, LIVES, (&key, &owner), |_| Ok(()))?;
+    let lives = first(tx, LIVES, (destination.to_string(), &owner), |_| Ok(()))?;
     lives.ok_or(CatalogError::NotFound(match new.which {
         Which::One(_) => "dead letter",
         _ => "destination",
     }))?;
-    let events = match &new.which {
-        Which::Event(_, event) => Some((Some(*event), None)),
-        Which::Events(_, which) => Some((None, Some(which))),
-        Which::One(_) | Which::Matching(..) => None,
-    };
-    match events {
-        Some(events) => resent::create(tx, now, tenant, new, destination, events)?,
-        None => of_dead_letters(tx, now, (&owner, &key), new, (one, &filter))?,
-    }
-    read(tx, tenant, new.id)
+    Ok(Begins { destination, of })
 }
 
-fn of_dead_letters(
-    tx: &Transaction<'_>,
-    now: Timestamp,
-    (owner, key): (&str, &str),
-    new: &NewReplay,
-    (one, filter): (Option<i64>, &DeadLetterFilter),
-) -> Result<(), Fault> {
-    let died_from = filter.died_from.map(Timestamp::as_micros);
+/// From when and before when the dead letters died.
+fn died(now: Timestamp, one: Option<i64>, filter: &DeadLetterFilter) -> (Option<i64>, i64) {
     let latest = one.map_or(now, |_| Timestamp::MAX);
-    let died_before = filter.died_before.unwrap_or(now).min(latest).as_micros();
-    let matching = (
-        key,
-        died_from.unwrap_or(i64::MIN),
-        died_before,
-        one,
-        filter.status,
-        &filter.event_type,
-        MAX_COUNTED,
-    );
-    let total = first(tx, COUNT, matching, |row| Ok(row.get::<_, i64>(0)?))?;
-    let row = (
-        new.id.to_string(),
-        owner,
-        key,
-        one,
-        &filter.event_type,
-        filter.status,
-        died_from,
-        died_before,
-        new.share,
-        total.unwrap_or(0),
-        now.as_micros(),
-    );
-    execute(tx, CREATE, row)?;
-    Ok(())
+    let before = filter.died_before.unwrap_or(now).min(latest);
+    (
+        filter.died_from.map(Timestamp::as_micros),
+        before.as_micros(),
+    )
 }
 
 /// Reads one; see [`engine::ports::Backlog::replay`].
@@ -249,9 +304,7 @@ pub(super) fn cancel(
 
 const RUNNING: &str = "
     -- advance_replays: the first of each tenant's, then the second of each
-    select r.id, r.destination_id, r.attempt_id, r.event_type, r.status, r.died_from,
-        r.died_before, r.share, r.after_at, r.after_id, r.paced_at, r.source, r.event_id,
-        r.after_event, r.event_text
+    select r.id
     from (
         select id, row_number() over (
             partition by tenant_id order by looked_at nulls first, id
@@ -260,6 +313,12 @@ const RUNNING: &str = "
     ) t
     cross join replays r on r.id = t.id
     order by t.turn, r.looked_at nulls first, r.id limit ?1";
+
+const ONE: &str = "
+    -- advance_replays: one that runs
+    select id, destination_id, attempt_id, event_type, status, died_from, died_before, share,
+        after_at, after_id, paced_at, source, event_id, after_event, event_text
+    from replays where id = ?1 and state = 'running'";
 
 const POLICY: &str = "
     -- advance_replays: limits as they are now
@@ -299,68 +358,104 @@ pub(super) struct Running {
     paced_at: Option<Timestamp>,
 }
 
-/// One step of each; see [`engine::ports::Replays::advance_replays`].
-pub(super) fn advance(tx: &Transaction<'_>, now: Timestamp, limit: u32) -> Result<Advanced, Fault> {
-    let running = all(tx, RUNNING, [limit], |row| {
-        Ok(Running {
-            id: row.get(0)?,
-            destination: word(row, 1, ("replays", "destination_id"))?,
-            attempt: row.get::<_, Option<i64>>(2)?.map(AttemptId),
-            event_type: row.get(3)?,
-            status: row.get(4)?,
-            died_from: row.get(5)?,
-            died_before: row.get(6)?,
-            share: row.get(7)?,
-            after_at: row.get(8)?,
-            after_id: row.get(9)?,
-            paced_at: maybe_time(row, 10)?,
-            source: word(row, 11, ("replays", "source"))?,
-            event: maybe_event(row, 12)?,
-            after_event: row.get(13)?,
-            event_text: row.get(14)?,
-        })
-    })?;
-    let mut wakes = Wakes::default();
-    let mut advanced = Advanced::default();
-    for replay in &running {
-        let Some(Target {
-            policy,
-            group,
-            max_age_ms,
-        }) = target(tx, replay.destination)?
-        else {
-            moves::end(tx, now, replay, ReplayState::Cancelled)?;
-            continue;
-        };
-        let waiting = first(tx, WAITING, [&replay.id], |row| Ok(row.get(0)?))?;
-        let waiting = waiting.unwrap_or(0);
-        let pace = Pace {
-            policy: &policy,
-            group: group.as_ref(),
-            share: replay.share,
-        };
-        let step = pace.step(replay.paced_at, waiting, now);
-        let moved = match replay.source {
-            ReplaySource::DeadLetters => {
-                let moved = moves::take(tx, now, replay, step, max_age_ms)?;
-                advanced.replayed = advanced.replayed.saturating_add(moved.count);
-                moved
-            }
-            ReplaySource::Events => {
-                let moved = resent::take(tx, now, replay, step)?;
-                advanced.resent = advanced.resent.saturating_add(moved.count);
-                moved
-            }
-        };
-        if moved.count > 0 {
-            wakes.now(replay.destination);
+/// So many dead letters or events one step looks at, and so many it moves at most: some
+/// 2 ms of the one writer where all of them move. A call takes such steps one after the
+/// other, and whoever else waits goes between.
+const STEP_EXAMINED: u32 = 100;
+
+/// What the steps of one replay have come to, of one call.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Advance {
+    examined: u32,
+    pub(super) replayed: u32,
+    pub(super) resent: u32,
+    /// Whether it has not ended.
+    pub(super) runs: bool,
+    /// Whether another step of the call may move more.
+    pub(super) more: bool,
+    /// Where something was moved to.
+    pub(super) to: Option<DestinationId>,
+}
+
+/// Up to so many of those that run, in the order of their turns.
+pub(super) fn running(connection: &Connection, limit: u32) -> Result<Vec<String>, Fault> {
+    all(connection, RUNNING, [limit], |row| Ok(row.get(0)?))
+}
+
+/// One step of one, after others of the same call; see
+/// [`engine::ports::Replays::advance_replays`].
+pub(super) fn advance(
+    tx: &Transaction<'_>,
+    now: Timestamp,
+    id: &str,
+    before: &Advance,
+) -> Result<Advance, Fault> {
+    let mut advance = Advance {
+        runs: false,
+        more: false,
+        ..*before
+    };
+    // It may have ended since it was looked for.
+    let Some(replay) = first(tx, ONE, [id], read_running)? else {
+        return Ok(advance);
+    };
+    let Some(Target {
+        policy,
+        group,
+        max_age_ms,
+    }) = target(tx, replay.destination)?
+    else {
+        moves::end(tx, now, &replay, ReplayState::Cancelled)?;
+        return Ok(advance);
+    };
+    let waiting = first(tx, WAITING, [&replay.id], |row| Ok(row.get(0)?))?;
+    let pace = Pace {
+        policy: &policy,
+        group: group.as_ref(),
+        share: replay.share,
+    };
+    let mut step = pace.step(replay.paced_at, waiting.unwrap_or(0), now);
+    let moved_before = before.replayed.saturating_add(before.resent);
+    step.count = step.count.min(MAX_STEP.saturating_sub(moved_before));
+    let (moved, most) = match replay.source {
+        ReplaySource::DeadLetters => {
+            let moved = moves::take(tx, now, &replay, step, max_age_ms)?;
+            advance.replayed = advance.replayed.saturating_add(moved.count);
+            (moved, MAX_EXAMINED)
         }
-        if !moved.all {
-            advanced.running += 1;
+        ReplaySource::Events => {
+            let moved = resent::take(tx, now, &replay, step)?;
+            advance.resent = advance.resent.saturating_add(moved.count);
+            (moved, MAX_EVENTS_STEP)
         }
+    };
+    if moved.count > 0 {
+        advance.to = Some(replay.destination);
     }
-    advanced.wakes = wakes.into_vec();
-    Ok(advanced)
+    advance.examined = advance.examined.saturating_add(moved.examined);
+    advance.runs = !moved.all;
+    advance.more = advance.runs && moved.count < step.count && advance.examined < most;
+    Ok(advance)
+}
+
+fn read_running(row: &Row<'_>) -> Result<Running, Fault> {
+    Ok(Running {
+        id: row.get(0)?,
+        destination: word(row, 1, ("replays", "destination_id"))?,
+        attempt: row.get::<_, Option<i64>>(2)?.map(AttemptId),
+        event_type: row.get(3)?,
+        status: row.get(4)?,
+        died_from: row.get(5)?,
+        died_before: row.get(6)?,
+        share: row.get(7)?,
+        after_at: row.get(8)?,
+        after_id: row.get(9)?,
+        paced_at: maybe_time(row, 10)?,
+        source: word(row, 11, ("replays", "source"))?,
+        event: maybe_event(row, 12)?,
+        after_event: row.get(13)?,
+        event_text: row.get(14)?,
+    })
 }
 
 /// What a step asks of its destination.
@@ -388,4 +483,136 @@ fn target(tx: &Transaction<'_>, destination: DestinationId) -> Result<Option<Tar
             max_age_ms: row.get(20)?,
         })
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use domain::search::first_at;
+    use engine::ports::DEFAULT_TENANT;
+    use uuid::Uuid;
+
+    use super::super::lines::Lines;
+    use super::super::{migrate, prepare};
+    use super::*;
+
+    const NOW: Timestamp = Timestamp::from_millis(1_795_000_000_000);
+    const TO: DestinationId = DestinationId(Uuid::from_u128(1));
+
+    /// A store with one destination, where nothing has died.
+    fn with_a_destination() -> Connection {
+        let mut connection = Connection::open_in_memory().unwrap();
+        prepare(&connection).unwrap();
+        migrate::migrate(&mut connection).unwrap();
+        Lines::follow(&connection).unwrap();
+        let insert = "insert into destinations (id, tenant_id, url, event_types, unlimited)
+            values (?1, ?2, 'https://x.example/', '[\"*\"]', 1)";
+        let row = (TO.to_string(), DEFAULT_TENANT.to_string());
+        connection.execute(insert, row).unwrap();
+        connection
+    }
+
+    fn events() -> ResentEvents {
+        ResentEvents {
+            since: NOW,
+            until: None,
+            event_type: None,
+            only_missed: false,
+            state: None,
+            status: None,
+            text: None,
+        }
+    }
+
+    fn new(id: u128, which: Which) -> NewReplay {
+        NewReplay {
+            id: ReplayId(Uuid::from_u128(id)),
+            which,
+            share: 1.0,
+        }
+    }
+
+    /// Others wait for the writer meanwhile.
+    #[test]
+    fn the_step_that_writes_one_counts_nothing() {
+        let mut connection = with_a_destination();
+        let tx = connection.transaction().unwrap();
+        let all = [
+            Which::Events(TO, events()),
+            Which::Matching(TO, DeadLetterFilter::default()),
+        ];
+        for (id, which) in (1..).zip(all) {
+            let new = new(id, which);
+            let counted = count(&tx, NOW, DEFAULT_TENANT, &new).unwrap();
+            assert_eq!((counted.total, counted.skipped), (0, 0));
+            let counted = Counted {
+                total: 7,
+                ..counted
+            };
+            let begun = create(&tx, NOW, DEFAULT_TENANT, (&new, counted)).unwrap();
+            assert_eq!(begun.total, 7, "{new:?}");
+        }
+    }
+
+    /// Whoever else waits for the writer goes between.
+    #[test]
+    fn a_step_moves_few_and_the_next_goes_on_from_there() {
+        let mut connection = with_a_destination();
+        let tx = connection.transaction().unwrap();
+        let insert = "insert into events (id, tenant_id, event_type, content_type, payload,
+                created_at, trace, directed, urgent)
+            values (?1, ?2, 'a', 'text/plain', x'00', ?3, null, 0, 0)";
+        for number in 0..250 {
+            let id = Uuid::from_u128(first_at(NOW).0.as_u128() + number);
+            let row = (id.to_string(), DEFAULT_TENANT.to_string(), NOW.as_micros());
+            execute(&tx, insert, row).unwrap();
+        }
+        let later = NOW + Duration::from_secs(1);
+        let new = new(1, Which::Events(TO, events()));
+        let counted = count(&tx, later, DEFAULT_TENANT, &new).unwrap();
+        assert_eq!(counted.total, 250);
+        create(&tx, later, DEFAULT_TENANT, (&new, counted)).unwrap();
+        let id = new.id.to_string();
+        assert_eq!(running(&tx, 10).unwrap(), [id.clone()]);
+        let (mut so_far, mut steps) = (Advance::default(), Vec::new());
+        loop {
+            so_far = advance(&tx, later, &id, &so_far).unwrap();
+            steps.push((so_far.resent, so_far.runs));
+            if !so_far.more {
+                break;
+            }
+        }
+        assert_eq!(steps, [(100, true), (200, true), (250, false)]);
+        assert!(running(&tx, 10).unwrap().is_empty());
+    }
+
+    /// A flood of requests that are refused keeps nobody waiting.
+    #[test]
+    fn one_that_may_not_begin_is_refused_before_it_is_counted() {
+        let mut connection = with_a_destination();
+        let tx = connection.transaction().unwrap();
+        let counted =
+            |which| count(&tx, NOW, DEFAULT_TENANT, &new(1, which)).map_err(CatalogError::from);
+        let nobody = DestinationId(Uuid::from_u128(2));
+        let unknown = counted(Which::Events(nobody, events()));
+        assert!(
+            matches!(unknown, Err(CatalogError::NotFound("destination"))),
+            "{unknown:?}"
+        );
+        for id in 1..=u128::from(MAX_RUNNING) {
+            let new = new(id, Which::Events(TO, events()));
+            create(&tx, NOW, DEFAULT_TENANT, (&new, Counted::default())).unwrap();
+        }
+        for which in [
+            Which::Events(TO, events()),
+            Which::Matching(TO, DeadLetterFilter::default()),
+        ] {
+            let one_more = counted(which);
+            let Err(CatalogError::Invalid { field, .. }) = &one_more else {
+                panic!("expected a refusal, got {one_more:?}");
+            };
+            assert_eq!(field, "replays");
+        }
+    }
 }

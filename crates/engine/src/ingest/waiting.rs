@@ -1,6 +1,6 @@
 //! Requests that wait, and whose turn it is.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use domain::ids::TenantId;
 
@@ -38,6 +38,20 @@ impl Waiting {
         for request in requests.into_iter().rev() {
             self.of(request.tenant).push_front(request);
         }
+    }
+
+    /// The same of requests to which their turn did not come: their tenants are next, in this
+    /// order.
+    pub(super) fn untake(&mut self, requests: Vec<Request>) {
+        let mut tenants = HashSet::new();
+        let mut turns: VecDeque<TenantId> = (requests.iter())
+            .map(|request| request.tenant)
+            .filter(|tenant| tenants.insert(*tenant))
+            .collect();
+        self.put_back(requests);
+        self.turns.retain(|tenant| !tenants.contains(tenant));
+        turns.append(&mut self.turns);
+        self.turns = turns;
     }
 
     /// The first of the tenant whose turn it is.

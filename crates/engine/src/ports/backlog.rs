@@ -160,7 +160,7 @@ pub const MAX_EVENTS_STEP: u32 = 1_000;
 pub const MAX_EVENTS_COUNTED: u32 = 10_000;
 
 /// At so many dead letters a replay looks when it begins, to count those that match: the
-/// event of each is read, in the way of whatever else is written.
+/// event of each is read.
 pub const MAX_COUNTED: u32 = 20_000;
 
 /// A destination's retry rules.

@@ -21,6 +21,9 @@ pub trait Replays: Send + Sync {
     /// the other, and leave alone what waits or is under way: so it is added once for each
     /// replay that it is of.
     ///
+    /// A store with one writer takes several short commits, each of one replay: after an
+    /// error some of them may have been done, and their wakes are the sweep's.
+    ///
     /// Ends replays that have looked at everything, and those of destinations
     /// that are gone.
     async fn advance_replays(&self, limit: u32) -> Result<Advanced, StoreError>;

@@ -38,9 +38,10 @@ pub trait Store: Send + Sync {
     /// [`Acceptance::Accepted`] is durable. One event's refusal does not touch
     /// the others. The answers are in the order of `events`.
     ///
-    /// There may be fewer answers than events, but at least one, where more than
-    /// [`MAX_DELIVERIES`] destinations together are named or subscribe: of the others
-    /// nothing is written yet, so that a step stays short; ask again with them. An event
+    /// There may be fewer answers than events, but at least one, where there are more than
+    /// [`MIN_DELIVERIES`] of them, or of destinations that are named or subscribe, or more than
+    /// [`MIN_PAYLOAD_BYTES`]: of the others nothing is written yet, so that a step stays short;
+    /// ask again with them. It never takes many more than [`MAX_DELIVERIES`]. An event
     /// with more than [`domain::event::MAX_DESTINATIONS`] subscribers is refused, whatever
     /// their filters say, and so is one that nobody's filter takes and that is for
     /// [`domain::event::Audience::SomeSubscriber`].
@@ -252,6 +253,13 @@ pub const MAX_ROWS: usize = 1_000;
 /// About as many deliveries one [`Store::accept_events`] adds, whoever's: as many as a full
 /// batch of events for one destination each, and others wait for either.
 pub const MAX_DELIVERIES: usize = MAX_ROWS;
+
+/// As many deliveries every store adds in one such step, and as many events. A store with
+/// one writer adds few more, since everybody waits for it.
+pub const MIN_DELIVERIES: usize = 100;
+
+/// The same of payloads, bytes.
+pub const MIN_PAYLOAD_BYTES: usize = 256 * 1024;
 
 /// The most permits of one [`Store::claim_batches`]: what is composed at once
 /// stays within so many times [`domain::batch::MAX_BYTES`].

@@ -12,8 +12,8 @@ use domain::time::Timestamp;
 
 use super::BacklogWorld;
 use engine::ports::{
-    AttemptView, CatalogError, DEFAULT_TENANT, DeadLetterFilter, MAX_EVENTS_COUNTED, NewReplay,
-    NextTry, Resendable, ResentEvents, Which,
+    AttemptView, CatalogError, DEFAULT_TENANT, DeadLetterFilter, MAX_EVENTS_COUNTED,
+    MIN_DELIVERIES, NewReplay, NextTry, Resendable, ResentEvents, Which,
 };
 
 /// What a destination has missed since then.
@@ -423,8 +423,8 @@ pub async fn older_ids_alone_say_nothing_of_more(world: &BacklogWorld) {
     let since = world.now().await;
     let before = since - IDS_BEFORE - Duration::from_secs(5);
     let event = world.typed("lost", None).await;
-    for _ in 0..MAX_EVENTS_COUNTED / 1_000 {
-        let events = (0..1_000).map(|_| NewEvent {
+    for _ in 0..MAX_EVENTS_COUNTED as usize / MIN_DELIVERIES {
+        let events = (0..MIN_DELIVERIES).map(|_| NewEvent {
             id: world.id_of(before),
             ..event.clone()
         });

@@ -10,7 +10,7 @@ use domain::ids::{AttemptId, DestinationId, EventId, TenantId};
 use super::BacklogWorld;
 use engine::ports::{
     AttemptFilter, AttemptView, DEFAULT_TENANT, DestinationChange, EventFilter,
-    MAX_EVENTS_EXAMINED, MAX_ROWS, NextTry,
+    MAX_EVENTS_EXAMINED, MIN_DELIVERIES, NextTry,
 };
 
 /// All that match, on pages of two.
@@ -184,7 +184,7 @@ pub async fn a_page_of_events_examines_so_many(world: &BacklogWorld) {
     for _ in 0..MAX_EVENTS_EXAMINED {
         others.push(world.typed("other", Some(of)).await);
     }
-    for batch in others.chunks(MAX_ROWS) {
+    for batch in others.chunks(MIN_DELIVERIES) {
         world.store.accept_events(batch).await.unwrap();
     }
     let filter = EventFilter {

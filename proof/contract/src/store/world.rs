@@ -190,7 +190,7 @@ impl World {
             ..self.event(destination)
         };
         let events: Vec<_> = (0..count).map(event).collect();
-        for batch in events.chunks(engine::ports::MAX_ROWS) {
+        for batch in events.chunks(engine::ports::MIN_DELIVERIES) {
             for answer in self.store.accept_events(batch).await.unwrap() {
                 assert_eq!(answer, Acceptance::Accepted(vec![destination]));
             }

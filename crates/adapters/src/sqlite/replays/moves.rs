@@ -2,10 +2,9 @@
 
 use domain::replay::{ReplayState, Step};
 use domain::time::Timestamp;
-use engine::ports::MAX_EXAMINED;
 use rusqlite::Transaction;
 
-use super::Running;
+use super::{Running, STEP_EXAMINED};
 use crate::sqlite::fault::Fault;
 use crate::sqlite::rows::{all, execute};
 
@@ -13,6 +12,8 @@ use crate::sqlite::rows::{all, execute};
 pub(super) struct Moved {
     /// Dead letters moved.
     pub(super) count: u32,
+    /// Those and others that were looked at, and are not again.
+    pub(super) examined: u32,
     /// There is nothing left to look at.
     pub(super) all: bool,
 }
@@ -68,18 +69,20 @@ pub(super) fn take(
 ) -> Result<Moved, Fault> {
     let mut moved = Moved {
         count: 0,
+        examined: 0,
         all: false,
     };
     let mut last = None;
     if step.count > 0 {
         let examined = examined(tx, replay)?;
-        moved.all = examined.len() < MAX_EXAMINED as usize;
+        moved.all = examined.len() < STEP_EXAMINED as usize;
         for (id, died, matches) in examined {
             if moved.count >= step.count {
                 moved.all = false;
                 break;
             }
             last = Some((died, id));
+            moved.examined += 1;
             if matches && execute(tx, MARK, (id, now.as_micros()))? > 0 {
                 execute(tx, ADD, (id, now.as_micros(), &replay.id, max_age_ms))?;
                 moved.count += 1;
@@ -108,7 +111,7 @@ fn examined(tx: &Transaction<'_>, replay: &Running) -> Result<Vec<Examined>, Fau
         replay.attempt.map(|attempt| attempt.0),
         replay.status,
         &replay.event_type,
-        MAX_EXAMINED,
+        STEP_EXAMINED,
     );
     all(tx, EXAMINED, params, |row| {
         Ok((row.get(0)?, row.get(1)?, row.get(2)?))

@@ -1,5 +1,5 @@
 //! Events, whatever became of them, that are sent to a destination again. Their replay's
-//! row says which: the count when it begins and each step read it there.
+//! row says which, and each step reads it there; before it begins, parameters say the same.
 
 use domain::attempt::AttemptState;
 use domain::ids::{DestinationId, EventId, TenantId};
@@ -7,13 +7,13 @@ use domain::replay::{ReplaySource, ReplayState, Step};
 use domain::search::{IDS_BEFORE, IdRange, Sought, SoughtStatus, first_at};
 use domain::time::Timestamp;
 use engine::ports::{
-    CatalogError, MAX_EVENTS_COUNTED, MAX_EVENTS_STEP, NewReplay, Resendable, ResentEvents,
-    no_event_by,
+    CatalogError, MAX_EVENTS_COUNTED, NewReplay, Resendable, ResentEvents, no_event_by,
 };
-use rusqlite::Transaction;
+use rusqlite::{ToSql, Transaction};
+use uuid::Uuid;
 
 use super::moves::{Moved, end};
-use super::{LIVES, Running, number};
+use super::{Counted, LIVES, Running, STEP_EXAMINED};
 use crate::sqlite::fault::Fault;
 use crate::sqlite::found_events::sought;
 use crate::sqlite::rows::{all, execute, first};
@@ -21,10 +21,10 @@ use crate::sqlite::rows::{all, execute, first};
 const INSERT: &str = "
     -- create_replay: of events
     insert into replays (
-        id, tenant_id, destination_id, source, event_id, only_missed, event_type, died_from,
-        died_before, share, total, created_at, attempt_state, status, event_text
+        tenant_id, destination_id, died_from, died_before, event_type, event_text, only_missed,
+        status, attempt_state, event_id, id, source, share, total, skipped, created_at
     )
-    values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, 0, ?11, ?12, ?13, ?14)";
+    values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)";
 
 const EVENT: &str = "
     -- create_replay: is it the tenant's
@@ -61,6 +61,14 @@ const WANTED: &str = "e.created_at >= r.died_from and e.created_at < r.died_befo
         )
     )";
 
+/// The row of a replay that is not there: [`OfEvents::columns`].
+const NOT_BEGUN: &str = "(
+        select ?1 as tenant_id, ?2 as destination_id, ?3 as died_from, ?4 as died_before,
+            ?5 as event_type, ?6 as event_text, ?7 as only_missed, ?8 as status,
+            ?9 as attempt_state, ?10 as event_id
+    ) r
+    cross join destinations d on d.id = r.destination_id";
+
 /// Events from `?2` on and before `?3`, after `?4`; whether each is sent again.
 fn events_of_replay() -> String {
     format!(
@@ -76,53 +84,52 @@ fn events_of_replay() -> String {
 
 /// Which a replay that is not there would look at.
 const EXAMINED: &str = "
-    -- resendable: events in the order of their ids
+    -- resendable, create_replay: events in the order of their ids
     select id, created_at from events indexed by events_of_tenant
     where tenant_id = ?1 and id >= ?2 and id < ?3 and id > ?4
     order by id limit ?5";
 
-/// How many of the events `?1` it would send to the destination `?2`.
+/// How many of the events `?11` it would send.
 fn events_of_none() -> String {
     format!(
         "
-    -- resendable
+    -- resendable, create_replay: how many are sent
     select count(*)
-    from json_each(?1) x
+    from json_each(?11) x
     cross join events e on e.id = x.value
-    cross join (
-        select ?2 as destination_id, ?3 as died_from, ?4 as died_before, ?5 as event_type,
-            ?6 as event_text, ?7 as only_missed, ?8 as status, ?9 as attempt_state,
-            null as event_id
-    ) r
-    cross join destinations d on d.id = r.destination_id
+    cross join {NOT_BEGUN}
     where {WANTED}"
     )
 }
 
-const SKIPPED: &str = "
+/// Of the ids from `?11` on and before `?12`, among the last `?13` deliveries.
+fn skipped() -> String {
+    format!(
+        "
     -- create_replay: how many payloads are gone
-    update replays as r set skipped = (
-        select count(distinct x.event_id) from (
-            select a.event_id, a.created_at from ledger a indexed by ledger_of_destination
-            where a.destination_id = r.destination_id
-            order by a.id desc limit ?4
-        ) x
-        where x.created_at >= r.died_from and x.event_id >= ?2 and x.event_id < ?3
-            and not exists (select 1 from events e where e.id = x.event_id)
-            and (r.event_text is null or instr(x.event_id, r.event_text) > 0)
-            and ((r.status is null and r.attempt_state is null) or exists (
-                select 1 from ledger a indexed by ledger_of_event
-                where a.event_id = x.event_id and a.destination_id = r.destination_id
-                    and (r.status is null or a.status = r.status or a.status / 100 = r.status)
-                    and (r.attempt_state is null or a.state = r.attempt_state)
-            ))
-            and (r.only_missed = 0 or not exists (
-                select 1 from ledger a indexed by ledger_of_event
-                where a.event_id = x.event_id and a.destination_id = r.destination_id
-                    and a.state = 'succeeded'
-            ))
+    select count(distinct x.event_id)
+    from {NOT_BEGUN}
+    cross join (
+        select a.event_id, a.created_at from ledger a indexed by ledger_of_destination
+        where a.destination_id = ?2
+        order by a.id desc limit ?13
+    ) x
+    where x.created_at >= r.died_from and x.event_id >= ?11 and x.event_id < ?12
+        and not exists (select 1 from events e where e.id = x.event_id)
+        and (r.event_text is null or instr(x.event_id, r.event_text) > 0)
+        and ((r.status is null and r.attempt_state is null) or exists (
+            select 1 from ledger a indexed by ledger_of_event
+            where a.event_id = x.event_id and a.destination_id = r.destination_id
+                and (r.status is null or a.status = r.status or a.status / 100 = r.status)
+                and (r.attempt_state is null or a.state = r.attempt_state)
+        ))
+        and (r.only_missed = 0 or not exists (
+            select 1 from ledger a indexed by ledger_of_event
+            where a.event_id = x.event_id and a.destination_id = r.destination_id
+                and a.state = 'succeeded'
+        ))"
     )
-    where r.id = ?1 and r.event_id is null";
+}
 
 const MARK: &str = "
     -- advance_replays: its dead letter is replayed
@@ -174,60 +181,112 @@ fn looked_at(
     letters.map_or(between, |letters| between.and(IdRange::of_letters(letters)))
 }
 
+/// Which events a replay is of, as the columns of its row say it.
+pub(super) struct OfEvents {
+    tenant: String,
+    to: String,
+    since: i64,
+    until: i64,
+    event_type: Option<String>,
+    text: Option<String>,
+    only_missed: bool,
+    status: Option<u16>,
+    state: Option<&'static str>,
+    event: Option<String>,
+    /// Where they are looked for.
+    ids: IdRange,
+    /// Ids up to this one are left out when they are counted: few events are accepted long
+    /// after their ids were given, and those before would be all that is counted.
+    after: String,
+}
+
+impl OfEvents {
+    /// Of the one event, or of those that match.
+    pub(super) fn by(
+        tx: &Transaction<'_>,
+        now: Timestamp,
+        (tenant, to): (TenantId, DestinationId),
+        (event, which): (Option<EventId>, Option<&ResentEvents>),
+    ) -> Result<Self, Fault> {
+        let owner = tenant.to_string();
+        if let Some(event) = event {
+            let found = first(tx, EVENT, (event.to_string(), &owner), |_| Ok(()))?;
+            found.ok_or(CatalogError::NotFound("event"))?;
+        }
+        let text = letters(tx, now, tenant, which)?;
+        let since = which.map_or(0, |which| which.since.as_micros());
+        let until = which.and_then(|which| which.until).unwrap_or(now).min(now);
+        let until = until.as_micros();
+        let after = which.map(|which| first_at(which.since - IDS_BEFORE).to_string());
+        Ok(Self {
+            ids: looked_at(event, text.as_deref(), (Some(since), until)),
+            after: after.unwrap_or_default(),
+            tenant: owner,
+            to: to.to_string(),
+            since,
+            until,
+            event_type: which.and_then(|which| which.event_type.clone()),
+            text,
+            only_missed: which.is_some_and(|which| which.only_missed),
+            status: (which.and_then(|which| which.status)).map(SoughtStatus::number),
+            state: (which.and_then(|which| which.state)).map(AttemptState::as_str),
+            event: event.map(|event| event.to_string()),
+        })
+    }
+
+    /// `?1` to `?10` of the statements.
+    fn columns(&self) -> [&dyn ToSql; 10] {
+        [
+            &self.tenant,
+            &self.to,
+            &self.since,
+            &self.until,
+            &self.event_type,
+            &self.text,
+            &self.only_missed,
+            &self.status,
+            &self.state,
+            &self.event,
+        ]
+    }
+
+    /// The same, and what else a statement has.
+    fn and<'a>(&'a self, others: &[&'a dyn ToSql]) -> Vec<&'a dyn ToSql> {
+        [&self.columns()[..], others].concat()
+    }
+}
+
+/// How many it is of.
+pub(super) fn count(tx: &Transaction<'_>, of: &OfEvents) -> Result<Counted, Fault> {
+    let examined = examined_of(tx, of, of.ids, (&of.after, MAX_EVENTS_COUNTED))?;
+    let total = wanted_of(tx, of, &ids_of(examined.into_iter()))?;
+    if of.event.is_some() {
+        return Ok(Counted { total, skipped: 0 });
+    }
+    let (from, before) = (of.ids.from.to_string(), of.ids.before.to_string());
+    let params = of.and(&[&from, &before, &MAX_EVENTS_COUNTED]);
+    let skipped = first(tx, &skipped(), &params[..], |row| Ok(row.get(0)?))?;
+    Ok(Counted {
+        total,
+        skipped: skipped.unwrap_or(0),
+    })
+}
+
 /// Begins one at a destination that is there.
 pub(super) fn create(
     tx: &Transaction<'_>,
     now: Timestamp,
-    tenant: TenantId,
-    new: &NewReplay,
-    destination: DestinationId,
-    (event, which): (Option<EventId>, Option<&ResentEvents>),
+    (new, counted): (&NewReplay, Counted),
+    of: &OfEvents,
 ) -> Result<(), Fault> {
-    let (key, owner) = (new.id.to_string(), tenant.to_string());
-    if let Some(event) = event {
-        let found = first(tx, EVENT, (event.to_string(), &owner), |_| Ok(()))?;
-        found.ok_or(CatalogError::NotFound("event"))?;
-    }
-    let text = letters(tx, now, tenant, which)?;
-    let since = which.map_or(0, |which| which.since.as_micros());
-    let until = which.and_then(|which| which.until).unwrap_or(now).min(now);
-    let row = (
-        &key,
-        &owner,
-        destination.to_string(),
+    let (key, source, now) = (
+        new.id.to_string(),
         ReplaySource::Events.as_str(),
-        event.map(|event| event.to_string()),
-        which.is_some_and(|which| which.only_missed),
-        which.and_then(|which| which.event_type.as_deref()),
-        since,
-        until.as_micros(),
-        new.share,
         now.as_micros(),
-        which
-            .and_then(|which| which.state)
-            .map(AttemptState::as_str),
-        (which.and_then(|which| which.status)).map(SoughtStatus::number),
-        &text,
     );
-    execute(tx, INSERT, row)?;
-    let span = (Some(since), until.as_micros());
-    let ids = looked_at(event, text.as_deref(), span);
-    let (from, before) = (ids.from.to_string(), ids.before.to_string());
-    let examined = events_of_replay();
-    let total = format!(
-        "-- create_replay: how many events match
-        update replays set total = (select count(*) from ({examined}) where wanted) where id = ?1"
-    );
-    // Few events are accepted long after their ids were given; those before would be all
-    // that is counted.
-    let first = which.map(|which| first_at(which.since - IDS_BEFORE).to_string());
-    let after = first.unwrap_or_default();
-    execute(
-        tx,
-        &total,
-        (&key, &from, &before, &after, MAX_EVENTS_COUNTED),
-    )?;
-    execute(tx, SKIPPED, (&key, &from, &before, MAX_EVENTS_COUNTED))?;
+    let Counted { total, skipped } = counted;
+    let row = of.and(&[&key, &source, &new.share, &total, &skipped, &now]);
+    execute(tx, INSERT, &row[..])?;
     Ok(())
 }
 
@@ -239,64 +298,64 @@ pub(in crate::sqlite) fn resendable(
     to: &[DestinationId],
     which: &ResentEvents,
 ) -> Result<Resendable, Fault> {
-    let text = letters(tx, now, tenant, Some(which))?;
-    let until = which.until.unwrap_or(now).min(now);
-    let span = (Some(which.since.as_micros()), until.as_micros());
-    let ids = looked_at(None, text.as_deref(), span);
+    // To one after the other.
+    let nobody_yet = DestinationId(Uuid::nil());
+    let mut of = OfEvents::by(tx, now, (tenant, nobody_yet), (None, Some(which)))?;
     // Those that are counted when it begins, and the older ids that are left out there.
     let begins = first_at(which.since - IDS_BEFORE);
     let each = Resendable::events_each(to.len());
-    let timed = examined_of(tx, tenant, ids, (&begins.to_string(), each))?;
-    let older = ids.below(Some(begins));
-    let older = examined_of(tx, tenant, older, ("", MAX_EVENTS_COUNTED))?;
+    let timed = examined_of(tx, &of, of.ids, (&of.after, each))?;
+    let older = of.ids.below(Some(begins));
+    let older = examined_of(tx, &of, older, ("", MAX_EVENTS_COUNTED))?;
     let mut found = Resendable::default();
     let is_part = timed.len() >= each as usize;
     // Of the older ones few were accepted since then: they are found here, once for all
     // destinations.
-    let since = which.since.as_micros();
     let events = timed.into_iter().chain(older);
-    let events = events.filter(|(_, created_at)| *created_at >= since);
-    let events: Vec<String> = events.map(|(id, _)| id).collect();
-    let events = serde_json::Value::from(events).to_string();
-    let (owner, sql) = (tenant.to_string(), events_of_none());
+    let events = ids_of(events.filter(|(_, created_at)| *created_at >= of.since));
     for to in to {
-        let key = to.to_string();
-        if first(tx, LIVES, (&key, &owner), |_| Ok(()))?.is_none() {
+        of.to = to.to_string();
+        if first(tx, LIVES, (&of.to, &of.tenant), |_| Ok(()))?.is_none() {
             continue;
         }
-        let params = (
-            &events,
-            &key,
-            since,
-            until.as_micros(),
-            &which.event_type,
-            &text,
-            which.only_missed,
-            which.status.map(SoughtStatus::number),
-            which.state.map(AttemptState::as_str),
-        );
-        let wanted = first(tx, &sql, params, |row| number(row, 0))?;
-        found.counts.insert(*to, wanted.unwrap_or(0));
+        let wanted = wanted_of(tx, &of, &events)?;
+        found.counts.insert(*to, wanted.unsigned_abs());
         found.is_part = is_part;
     }
     Ok(found)
 }
 
-/// Up to so many of a tenant's after that one, each with when it was accepted.
+/// An event's id, and when it was accepted.
+type Accepted = (String, i64);
+
+/// Up to so many of the tenant's after that one.
 fn examined_of(
     tx: &Transaction<'_>,
-    tenant: TenantId,
+    of: &OfEvents,
     ids: IdRange,
     (after, most): (&str, u32),
-) -> Result<Vec<(String, i64)>, Fault> {
+) -> Result<Vec<Accepted>, Fault> {
     let params = (
-        tenant.to_string(),
+        &of.tenant,
         ids.from.to_string(),
         ids.before.to_string(),
         after,
         most,
     );
     all(tx, EXAMINED, params, |row| Ok((row.get(0)?, row.get(1)?)))
+}
+
+/// The ids of these, as JSON.
+fn ids_of(events: impl Iterator<Item = Accepted>) -> String {
+    let ids: Vec<String> = events.map(|(id, _)| id).collect();
+    serde_json::Value::from(ids).to_string()
+}
+
+/// How many of the events with these ids are sent.
+fn wanted_of(tx: &Transaction<'_>, of: &OfEvents, events: &str) -> Result<i64, Fault> {
+    let params = of.and(&[&events]);
+    let wanted = first(tx, &events_of_none(), &params[..], |row| Ok(row.get(0)?))?;
+    Ok(wanted.unwrap_or(0))
 }
 
 /// What the ids have in them, where that is asked for.
@@ -322,12 +381,13 @@ pub(super) fn take(
 ) -> Result<Moved, Fault> {
     let mut moved = Moved {
         count: 0,
+        examined: 0,
         all: false,
     };
     let mut last = None;
     if step.count > 0 {
         let examined = examined(tx, replay)?;
-        moved.all = examined.len() < MAX_EVENTS_STEP as usize;
+        moved.all = examined.len() < STEP_EXAMINED as usize;
         let to = replay.destination.to_string();
         for (id, wanted) in examined {
             if moved.count >= step.count {
@@ -340,6 +400,7 @@ pub(super) fn take(
                 moved.count += 1;
             }
             last = Some(id);
+            moved.examined += 1;
         }
     }
     let paced_at = step.paced_at(moved.count).as_micros();
@@ -360,7 +421,7 @@ fn examined(tx: &Transaction<'_>, replay: &Running) -> Result<Vec<(String, bool)
         ids.from.to_string(),
         ids.before.to_string(),
         replay.after_event.as_deref().unwrap_or_default(),
-        MAX_EVENTS_STEP,
+        STEP_EXAMINED,
     );
     let events = events_of_replay();
     let sql = format!("-- advance_replays: events from where the last step stopped{events}");
