@@ -574,7 +574,7 @@ mod tests {
         assert_eq!(counted.total, 250);
         create(&tx, later, DEFAULT_TENANT, (&new, counted)).unwrap();
         let id = new.id.to_string();
-        assert_eq!(running(&tx, 10).unwrap(), [id.clone()]);
+        assert_eq!(running(&tx, 10).unwrap(), std::slice::from_ref(&id));
         let (mut so_far, mut steps) = (Advance::default(), Vec::new());
         loop {
             so_far = advance(&tx, later, &id, &so_far).unwrap();
