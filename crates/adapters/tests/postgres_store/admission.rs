@@ -148,6 +148,7 @@ async fn the_version_is_read_no_later_than_the_usage() {
     let destination = database.destination(per_second(10)).await;
     database.accept(destination, 1).await;
     assert_eq!(database.permits(destination).await.len(), 1);
+    database.let_nothing_lapse().await;
     database.accept(destination, 40).await;
     let mut usage = database.user().await;
     let mut usage = usage.begin().await.unwrap();
@@ -163,7 +164,8 @@ async fn the_version_is_read_no_later_than_the_usage() {
     run(&mut other, lock.to_owned()).await;
     usage.rollback().await.unwrap();
     let waits = "select count(*) from pg_locks l join pg_class c on c.oid = l.relation
-        where c.relname = 'pacing' and not l.granted";
+        join pg_database d on d.oid = l.database
+        where c.relname = 'pacing' and d.datname = current_database() and not l.granted";
     while database.number(waits).await == 0 {
         tokio::task::yield_now().await;
     }
