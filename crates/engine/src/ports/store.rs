@@ -24,10 +24,13 @@ use super::sender::Target;
 /// The store, as the loops see it. Every method is one batch and one atomic
 /// step: a crash half-way leaves all of it or nothing.
 ///
-/// All times are of the store's own clock, read after the locks that the step
-/// takes; where the store is a database, isolation is read committed and every
-/// decision is made on rows read *after* they were locked. Contention is an
-/// answer ([`RunResult::Skipped`], [`ClaimAnswer::Skipped`]), not an error.
+/// All times are of the store's own clock. It is read after the locks that the step
+/// takes, and so are the rows on which it decides; where the store is a database,
+/// isolation is read committed. A run of [`Store::admit`] may be read without a lock if
+/// what it decides is written only where, with the lock, a version is found again that was
+/// read *no later* than the clock and the rows: what is decided is then as if all of it
+/// had been locked since. Contention is an answer ([`RunResult::Skipped`],
+/// [`ClaimAnswer::Skipped`]), not an error.
 ///
 /// An empty batch touches nothing, but is asked all the same and answers the
 /// time: that makes a new process's connections and statements ready.
