@@ -66,7 +66,9 @@ pub trait Store: Send + Sync {
     /// and the usage in one statement, decides by `domain::admission::round`, and
     /// marks the chosen attempts `admitted` with number, epoch, slot and deadline.
     /// From what was read to the commit nobody else has admitted there or changed a
-    /// limit: a row that somebody holds, or has changed meanwhile, is skipped.
+    /// limit: a row that somebody holds is skipped. Runs of which something changed while
+    /// they were read without a lock are an atomic step of their own, after the others: of
+    /// an error the others' permits may be out, as after a crash.
     ///
     /// `room` bounds the permits of all of them together, shared max-min
     /// fairly between tenants and then between a tenant's destinations
