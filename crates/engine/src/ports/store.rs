@@ -328,8 +328,7 @@ pub struct Admitted {
 /// What became of one run.
 #[derive(Debug, Clone, PartialEq)]
 pub enum RunResult {
-    /// Somebody holds the row, or has changed it meanwhile: nothing is known. Not the
-    /// same as empty.
+    /// Somebody holds the row: nothing is known. Not the same as empty.
     Skipped,
     /// There is no such destination any more.
     Gone,
