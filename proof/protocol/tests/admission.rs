@@ -16,7 +16,7 @@ const TWO_EVENTS: Bounds = Bounds {
 /// The smallest bounds in which a mutation shows.
 fn bounds_of(mutation: Mutation) -> Bounds {
     match mutation {
-        Mutation::StaleSnapshot | Mutation::WrittenUnlocked => Bounds {
+        Mutation::StaleSnapshot | Mutation::VersionReadLast | Mutation::WrittenUnlocked => Bounds {
             unlocked: true,
             ..TWO_EVENTS
         },

@@ -6,7 +6,9 @@
 //!
 //! Few at once read without a lock, and the one statement that writes locks and asks
 //! whether all is as it was read ([`unlocked`]): three statements instead of seven, which a
-//! lone event would wait for. Where that cannot be asked they lock, too.
+//! lone event would wait for. Where that cannot be asked they lock, too; and so do, at once,
+//! those of which something has changed meanwhile, so that one that is written often waits
+//! no longer than others.
 
 use std::collections::{HashMap, HashSet};
 
@@ -39,14 +41,38 @@ const MOST_UNLOCKED: usize = 8;
 /// started keeps its permit, its meter and its cursor.
 pub(super) async fn admit(pool: &PgPool, runs: &[Run], room: &Room) -> Result<Admitted, Failure> {
     if runs.len() <= MOST_UNLOCKED
-        && let Some(done) = admit_unlocked(pool, runs, room).await?
+        && let Some((done, changed)) = admit_unlocked(pool, runs, room).await?
         // Of none both ways are gone: a scheduler that begins makes its statements ready.
         && !runs.is_empty()
     {
-        return Ok(done.admitted(runs));
+        let mut admitted = done.admitted(runs);
+        if !changed.is_empty() {
+            let mut left = room.clone();
+            left.add(&admitted.given);
+            let again = admit_locked(pool, &changed, &left)
+                .await?
+                .admitted(&changed);
+            put_in(&mut admitted, runs, again, &changed);
+        }
+        return Ok(admitted);
     }
     let done = admit_locked(pool, runs, room).await?;
     Ok(done.admitted(runs))
+}
+
+/// Puts what became of those that `changed` where they are among all.
+fn put_in(admitted: &mut Admitted, runs: &[Run], again: Admitted, changed: &[Run]) {
+    let destinations = changed.iter().map(|run| run.destination);
+    let mut results: HashMap<DestinationId, RunResult> = destinations.zip(again.results).collect();
+    for (run, result) in runs.iter().zip(&mut admitted.results) {
+        // Of one that is there twice the first was planned.
+        if let Some(again) = results.remove(&run.destination) {
+            *result = again;
+        }
+    }
+    let given = admitted.given.iter().chain(&again.given);
+    admitted.given = Given::by_tenant(given.map(|one| (one.tenant, one.permits)));
+    admitted.now = again.now;
 }
 
 fn ids(runs: &[Run]) -> Vec<Uuid> {
@@ -60,7 +86,7 @@ async fn admit_locked(pool: &PgPool, runs: &[Run], room: &Room) -> Result<Done, 
     let known = read_destinations(&mut transaction, &ids).await?;
     let reads = read_runs(&mut transaction, runs, &locked, &known).await?;
     let Known { now, found, .. } = known;
-    let (plans, given) = decided(reads, room, now);
+    let plans = decided(reads, room, now);
     let marked = mark_admitted(&mut transaction, &plans, now).await?;
     remember(&mut transaction, &plans, &marked, now).await?;
     fold_starts(&mut transaction, &plans).await?;
@@ -68,19 +94,23 @@ async fn admit_locked(pool: &PgPool, runs: &[Run], room: &Room) -> Result<Done, 
     Ok(Done {
         now,
         plans,
-        given,
         marked,
         locked,
         found,
     })
 }
 
-/// None where it takes a lock: the first run of a destination, those of members of limit
-/// groups, and what has starts to be folded.
+/// What is written, and the runs of which something had changed. None where all take a lock:
+/// the first run of a destination, those of members of limit groups, and what has starts to
+/// be folded.
 ///
 /// It is one connection from the first read to the write. A server that crashed in between
 /// may have forgotten versions and give them again, and would have ended it.
-async fn admit_unlocked(pool: &PgPool, runs: &[Run], room: &Room) -> Result<Option<Done>, Failure> {
+async fn admit_unlocked(
+    pool: &PgPool,
+    runs: &[Run],
+    room: &Room,
+) -> Result<Option<(Done, Vec<Run>)>, Failure> {
     let ids = ids(runs);
     let mut connection = pool.acquire().await?;
     let known = read_destinations(&mut connection, &ids).await?;
@@ -90,36 +120,38 @@ async fn admit_unlocked(pool: &PgPool, runs: &[Run], room: &Room) -> Result<Opti
     let all: HashSet<Uuid> = ids.into_iter().collect();
     let reads = read_runs(&mut connection, runs, &all, &known).await?;
     let Known { now, found, .. } = known;
-    let (mut plans, given) = decided(reads, room, now);
+    let plans = decided(reads, room, now);
     if plans.iter().any(|plan| !plan.to_fold().is_empty()) {
         return Ok(None);
     }
     let written = unlocked::write(&mut connection, &plans, now).await?;
-    plans.retain(|plan| (written.destinations).contains(&plan.read.candidate.destination.0));
-    Ok(Some(Done {
+    let is_written = |plan: &Plan| {
+        let destination = plan.read.candidate.destination.0;
+        written.destinations.contains(&destination)
+    };
+    let (plans, changed): (Vec<Plan>, Vec<Plan>) = plans.into_iter().partition(is_written);
+    let done = Done {
         now,
         plans,
-        given,
         marked: written.marked,
         locked: all,
         found,
-    }))
+    };
+    Ok(Some((done, changed.iter().map(Plan::run).collect())))
 }
 
 /// What the domain decides.
-fn decided(reads: Vec<Read>, room: &Room, now: Timestamp) -> (Vec<Plan>, Vec<Given>) {
+fn decided(reads: Vec<Read>, room: &Room, now: Timestamp) -> Vec<Plan> {
     let round = round(room, reads.iter().map(|read| &read.candidate), now);
-    let plans = (reads.into_iter().zip(round.decided))
+    (reads.into_iter().zip(round.decided))
         .map(|(read, decided)| Plan { read, decided })
-        .collect();
-    (plans, round.given)
+        .collect()
 }
 
 /// A batch that is written.
 struct Done {
     now: Timestamp,
     plans: Vec<Plan>,
-    given: Vec<Given>,
     marked: HashSet<AttemptId>,
     /// Which of them are known to be as they were found.
     locked: HashSet<Uuid>,
@@ -129,13 +161,13 @@ struct Done {
 impl Done {
     fn admitted(self, runs: &[Run]) -> Admitted {
         let (now, marked) = (self.now, self.marked);
+        let given = Given::by_tenant(self.plans.iter().map(Plan::given));
         let mut decided: HashMap<DestinationId, RunResult> = (self.plans.into_iter())
             .map(|plan| (plan.read.candidate.destination, plan.result(&marked, now)))
             .collect();
         let left = |run: &Run| match self.found.get(&run.destination) {
             Some(one) if one.deleted && self.locked.contains(&one.id.0) => RunResult::Gone,
-            // Somebody has its row or its group's, or had it since it was read; or it is in
-            // the batch twice.
+            // Somebody has its row or its group's; or it is in the batch twice.
             Some(_) => RunResult::Skipped,
             None => RunResult::Gone,
         };
@@ -143,7 +175,7 @@ impl Done {
         Admitted {
             now,
             results: runs.iter().map(result).collect(),
-            given: self.given,
+            given,
         }
     }
 }

@@ -65,8 +65,17 @@ pub(super) struct Found {
     pub(super) batch: Option<BatchRules>,
     /// Its starts count for that group as well.
     pub(super) limit_group: Option<GroupName>,
-    /// The version of its row of `pacing`: whatever admits or changes it writes another.
-    /// None before its first run.
+    /// The version of its row of `pacing`. None before its first run.
+    ///
+    /// Another is written by every admission, by a deferral, and by whatever changes which
+    /// limits there are: its own, its tier's and which that is, its state, its address, its
+    /// tenant, its group, and smart delivery turned on or off.
+    ///
+    /// Of these there is none: batch sizes and `max_age_ms`, its tenant's `max_in_flight`,
+    /// holds and the breaker, a smart limit that was judged anew, and response times. None of
+    /// them takes back permits that are out, so a run that has read them before they changed
+    /// gives what it might have given a moment earlier, with the lock: the claim refuses what
+    /// a hold forbids, and the next run goes by what they are then.
     pub(super) version: Option<i64>,
 }
 

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use domain::admission::{Candidate, Decided};
-use domain::ids::{AttemptId, PermitNumber};
+use domain::ids::{AttemptId, PermitNumber, TenantId};
 use domain::permit::Permit;
 use domain::time::Timestamp;
 use engine::ports::{Run, RunResult};
@@ -61,6 +61,20 @@ pub(super) struct Plan {
 }
 
 impl Plan {
+    /// What it was asked for by.
+    pub(super) const fn run(&self) -> Run {
+        Run {
+            destination: self.read.candidate.destination,
+            republish: self.read.republish,
+        }
+    }
+
+    /// What its tenant is given by it.
+    pub(super) fn given(&self) -> (TenantId, u32) {
+        let permits = u32::try_from(self.decided.permits.len()).unwrap_or(u32::MAX);
+        (self.read.candidate.tenant, permits)
+    }
+
     /// What it gives permits to.
     pub(super) fn picked(&self) -> HashSet<AttemptId> {
         let permits = self.decided.permits.iter();

@@ -10,7 +10,8 @@
 //! destination's row alone would not do. An admission locks it and leaves it as it is, so
 //! there is nothing to ask anew, and two would write on one read.
 //!
-//! Who has changed is left, as one is whose row somebody holds.
+//! Who has changed is left to the admission that locks first, and so is one whose row
+//! somebody holds.
 
 use std::collections::HashSet;
 
@@ -48,7 +49,9 @@ pub(super) struct Written {
 }
 
 /// Like the admission that locks it does not wait for the disk; `set_config` says so of this
-/// statement's own transaction. Where some of the picks were gone the cursor stays: it would
+/// statement's own transaction, also where nothing is written: the locks alone make a commit
+/// that would wait, and hold the destination as long. So it is asked for a row whether there
+/// are others or not. Where some of the picks were gone the cursor stays: it would
 /// have to stop at the first of those.
 fn text() -> String {
     let locked = LOCKED;
@@ -66,13 +69,13 @@ fn text() -> String {
     );
     format!(
         "-- admit: write_unlocked
-    with locked as materialized ({locked}),
+    with unflushed as materialized (select set_config('synchronous_commit', 'off', true)),
+    locked as materialized ({locked}),
     picked as materialized ({picked}),
     marked as ({MARKED}),
     remembered as ({remembered})
     select l.id, array(select m.id from marked m where m.destination_id = l.id)
-    from locked l
-    where set_config('synchronous_commit', 'off', true) = 'off'"
+    from unflushed left join locked l on true"
     )
 }
 
@@ -88,13 +91,14 @@ pub(super) async fn write(
         .bind(of(plans, |plan| plan.read.candidate.epoch.0))
         .bind(of(plans, |plan| plan.read.version))
         .bind(of(plans, picks));
-    let rows: Vec<(Uuid, Vec<i64>)> =
+    let rows: Vec<(Option<Uuid>, Vec<i64>)> =
         bind_notes(statement, plans, |plan| plan.cursor(&plan.picked(), now))
             .fetch_all(connection)
             .await?;
     let mut written = Written::default();
     for (destination, marked) in rows {
-        written.destinations.insert(destination);
+        // Of a row without a destination nothing is marked.
+        written.destinations.extend(destination);
         written.marked.extend(marked.into_iter().map(AttemptId));
     }
     Ok(written)

@@ -74,45 +74,6 @@ async fn no_two_runs_are_written_on_one_read() {
     assert_eq!(database.number(&count("distinct permit")).await, permits);
 }
 
-/// What has changed since a run read it is not written over; it looks again.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_run_is_not_written_on_what_has_changed_since_it_read() {
-    let database = Database::create().await;
-    let destination = database.destination(per_second(10)).await;
-    database.accept(destination, 1).await;
-    assert_eq!(database.permits(destination).await.len(), 1);
-    for change in [
-        // By another scheduler, and by a sweep.
-        "update pacing set last_permit = last_permit + 1",
-        "update pacing set first_after = 0",
-        // A cut, a raise, and what only wakes.
-        "update destinations set limit_per_second = 8",
-        "update destinations set limit_per_second = 9",
-        "update destinations set smart_delivery = true",
-    ] {
-        database.accept(destination, 1).await;
-        let mut other = database.user().await;
-        let mut other = other.begin().await.unwrap();
-        let lock = "lock table pacing in exclusive mode";
-        run(&mut other, lock.to_owned()).await;
-        let store = database.store.clone();
-        let reading = tokio::spawn(async move {
-            let run = Run {
-                destination,
-                republish: false,
-            };
-            store.admit(&[run], &Room::of(100)).await.unwrap().results
-        });
-        // It has read, and comes to write.
-        database.until_somebody_waits().await;
-        run(&mut other, change.to_owned()).await;
-        other.commit().await.unwrap();
-        assert_eq!(reading.await.unwrap(), [RunResult::Skipped], "{change}");
-        let again = database.run(destination).await;
-        assert!(matches!(again, RunResult::Decided { .. }), "{change}");
-    }
-}
-
 /// Two schedulers that admit in one statement, with the lock in a CTE, both
 /// count what was there before the other; ours reads after its lock.
 #[tokio::test(flavor = "multi_thread")]

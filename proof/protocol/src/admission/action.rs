@@ -1,6 +1,6 @@
 //! What can happen next.
 
-use super::state::{Lock, Stage, State};
+use super::state::{Lock, Stage, State, Unlocked};
 use super::store::{Answer, is_raise};
 use super::{Admission, Mutation};
 
@@ -17,9 +17,12 @@ pub enum Action {
     Commit,
     /// It dies, or its transaction ends without effect.
     RollBack,
-    /// A scheduler reads without the lock, and decides.
+    /// A scheduler reads the version, the limits and the clock, without the lock.
+    ReadVersion,
+    /// It reads what is used in a later statement, and decides.
     DecideUnlocked,
-    /// It locks the row, and goes on if nobody has admitted or changed anything since.
+    /// It locks the row, and goes on if nobody has admitted or changed anything since it
+    /// read the version.
     LockAsRead,
     /// A permit's message is published.
     Publish(Permit),
@@ -99,10 +102,15 @@ impl Admission {
         let can_write = state.lock == Lock::Free || self.mutated(Mutation::WrittenUnlocked);
         match state.unlocked {
             None if self.bounds.unlocked && work && state.limit > 0 => {
-                actions.push(Action::DecideUnlocked);
+                actions.push(match self.mutated(Mutation::VersionReadLast) {
+                    true => Action::DecideUnlocked,
+                    false => Action::ReadVersion,
+                });
             }
-            Some(_) if can_write => actions.push(Action::LockAsRead),
-            _ => {}
+            Some(Unlocked::Versioned { .. }) => actions.push(Action::DecideUnlocked),
+            Some(Unlocked::Unversioned(_)) => actions.push(Action::ReadVersion),
+            Some(Unlocked::Decided(_)) if can_write => actions.push(Action::LockAsRead),
+            None | Some(Unlocked::Decided(_)) => {}
         }
     }
 

@@ -7,6 +7,8 @@ pub enum Mutation {
     /// A scheduler reads before it has the lock, and decides from that, whatever others
     /// have done since.
     StaleSnapshot,
+    /// A scheduler that reads without the lock reads the version after what is used.
+    VersionReadLast,
     /// What was read without the lock is written without it too.
     WrittenUnlocked,
     /// A permit counts at its slot and not at its deadline.
@@ -45,8 +47,9 @@ pub enum Mutation {
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::StaleSnapshot,
+        Self::VersionReadLast,
         Self::WrittenUnlocked,
         Self::CountedAtSlot,
         Self::CountedTooLong,

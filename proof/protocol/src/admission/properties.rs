@@ -223,7 +223,7 @@ fn rule(model: &Admission, state: &State) -> Option<Judged> {
         let counted = ends.iter().filter(|end| **end > not_before - PERIOD);
         counted.count() < limit
     };
-    let decision = model.decision(state);
+    let decision = model.decision(state, 0);
     let mut judged = Judged {
         obeyed: true,
         used_up: true,

@@ -1,7 +1,7 @@
 //! What each step does.
 
 use super::action::{Action, Permit};
-use super::state::{Copies, Lock, Stage, State};
+use super::state::{Copies, Lock, Picks, READ_AGE, Stage, State, Unlocked};
 use super::store::Answer;
 use super::{Admission, GRACE, LEAD, Mutation, PERIOD};
 
@@ -11,7 +11,7 @@ impl Admission {
             Action::Tick => self.tick(state),
             Action::Lock => state.lock = Lock::Locked,
             Action::Decide => {
-                let picks = self.picks(state);
+                let picks = self.picks(state, 0);
                 let nothing = picks.iter().all(Option::is_none);
                 state.lock = if nothing {
                     Lock::Free
@@ -26,10 +26,8 @@ impl Admission {
                 state.lock = Lock::Free;
             }
             Action::RollBack => state.lock = Lock::Free,
-            Action::DecideUnlocked => {
-                let picks = self.picks(state);
-                state.unlocked = (picks.iter().any(Option::is_some)).then_some(picks);
-            }
+            Action::ReadVersion => self.read_version(state),
+            Action::DecideUnlocked => self.decide_unlocked(state),
             Action::LockAsRead => self.lock_as_read(state),
             Action::Change { to } => {
                 state.lock = Lock::Changing {
@@ -83,14 +81,13 @@ impl Admission {
                 *deadline = nearer(*deadline);
             }
         }
-        let picks = match &mut state.lock {
-            Lock::Decided(picks) => Some(picks),
-            _ => None,
-        };
-        for picks in picks.into_iter().chain(&mut state.unlocked) {
-            for (_, deadline) in picks.iter_mut().flatten() {
-                *deadline = nearer(*deadline);
-            }
+        if let Lock::Decided(picks) = &mut state.lock {
+            come_nearer(picks);
+        }
+        match &mut state.unlocked {
+            Some(Unlocked::Versioned { ago }) => *ago = (*ago + 1).min(READ_AGE),
+            Some(Unlocked::Unversioned(picks) | Unlocked::Decided(picks)) => come_nearer(picks),
+            None => {}
         }
     }
 
@@ -184,6 +181,12 @@ fn copies(state: &mut State, permit: Permit) -> &mut Copies {
 fn back_to_queue(state: &mut State, permit: Permit) {
     let copies = copies(state, permit);
     (copies.held, copies.queued) = (copies.held - 1, copies.queued + 1);
+}
+
+fn come_nearer(picks: &mut Picks) {
+    for (_, deadline) in picks.iter_mut().flatten() {
+        *deadline = nearer(*deadline);
+    }
 }
 
 /// A deadline a tick later. One that passed a period ago counts in no window

@@ -4,9 +4,8 @@
 use domain::admission::{Backlog, Decision, Outstanding, Slot, Usage, admit};
 use domain::policy::{LimitSettings, Policy};
 
-use super::state::{Lock, Picks, Row, Stage, State};
+use super::state::{Lock, Picks, Row, Stage, State, Unlocked};
 use super::{Admission, GRACE, Mutation, TICKS};
-use crate::ticks::NOW;
 
 /// What a claim is answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,8 +53,9 @@ impl Admission {
         }
     }
 
-    /// What the shipped function decides for this state.
-    pub(super) fn decision(&self, state: &State) -> Decision {
+    /// What the shipped function decides for this state, where it read the clock so many
+    /// ticks ago.
+    pub(super) fn decision(&self, state: &State, ago: i8) -> Decision {
         let backlog = Backlog {
             due: u32::try_from(self.eligible(state).count()).expect("a few rows"),
             urgent: 0,
@@ -66,14 +66,15 @@ impl Admission {
             &self.usage(state),
             &backlog,
             1_000,
-            NOW,
+            TICKS.at(-ago),
         )
     }
 
-    /// Which rows a run would give permits to, and with what deadlines.
-    pub(super) fn picks(&self, state: &State) -> Picks {
+    /// Which rows a run would give permits to, and with what deadlines, where it read the
+    /// clock so many ticks ago.
+    pub(super) fn picks(&self, state: &State, ago: i8) -> Picks {
         let mut picks = Picks::default();
-        let slots = self.decision(state).slots;
+        let slots = self.decision(state, ago).slots;
         let given = self.eligible(state).zip(slots);
         for (pick, (row, slot)) in picks.iter_mut().zip(given) {
             *pick = Some((
@@ -90,10 +91,33 @@ impl Admission {
         decision.slots.iter().map(of)
     }
 
+    /// The version, the limits and the clock, in one statement. Whoever writes another
+    /// version leaves nothing of the run ([`Self::outdate`]), so that they need not be kept.
+    pub(super) fn read_version(&self, state: &mut State) {
+        state.unlocked = Some(match state.unlocked {
+            Some(Unlocked::Unversioned(picks)) => Unlocked::Decided(picks),
+            _ => Unlocked::Versioned { ago: 0 },
+        });
+    }
+
+    /// What is used, in the next.
+    pub(super) fn decide_unlocked(&self, state: &mut State) {
+        let ago = match state.unlocked {
+            Some(Unlocked::Versioned { ago }) => ago,
+            _ => 0,
+        };
+        let picks = self.picks(state, ago);
+        let decided = match self.mutated(Mutation::VersionReadLast) {
+            true => Unlocked::Unversioned(picks),
+            false => Unlocked::Decided(picks),
+        };
+        state.unlocked = (picks.iter().any(Option::is_some)).then_some(decided);
+    }
+
     /// One statement locks, compares and marks. Between the first and the last time may
     /// pass, as it may for whoever has the lock.
     pub(super) fn lock_as_read(&self, state: &mut State) {
-        let Some(picks) = state.unlocked.take() else {
+        let Some(Unlocked::Decided(picks)) = state.unlocked.take() else {
             return;
         };
         if self.mutated(Mutation::WrittenUnlocked) {
@@ -103,10 +127,11 @@ impl Admission {
         }
     }
 
-    /// Whoever has read without the lock finds another version, and writes nothing: that
+    /// Whoever has read the version without the lock finds another, and writes nothing: that
     /// is as well known at once.
     fn outdate(&self, state: &mut State) {
-        if !self.mutated(Mutation::StaleSnapshot) {
+        let has_none = matches!(state.unlocked, Some(Unlocked::Unversioned(_)));
+        if !has_none && !self.mutated(Mutation::StaleSnapshot) {
             state.unlocked = None;
         }
     }
