@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use domain::ids::DestinationId;
+use domain::policy::LimitSettings;
 use domain::share::Room;
 use engine::ports::{Run, RunResult, Store};
 use futures_util::future::join_all;
@@ -52,7 +53,11 @@ async fn schedulers_that_meet_never_exceed_the_limit() {
 #[tokio::test(flavor = "multi_thread")]
 async fn no_two_runs_are_written_on_one_read() {
     let database = Database::create().await;
-    let destination = database.destination(UNLIMITED).await;
+    let all_at_once = LimitSettings {
+        max_in_flight: Some(1_000),
+        ..UNLIMITED
+    };
+    let destination = database.destination(all_at_once).await;
     database.accept(destination, 1).await;
     // Its first run has the lock.
     assert_eq!(database.permits(destination).await.len(), 1);

@@ -10,12 +10,12 @@ use domain::ids::{DestinationId, WorkerId};
 use domain::share::Room;
 use domain::time::Timestamp;
 use engine::ports::{
-    Backpressure, Catalog, DEFAULT_TENANT, NextTry, Operations, Run, RunResult, Store, Survey,
-    SurveyRules, Sweep, WatchRules,
+    Backpressure, Catalog, DEFAULT_TENANT, NextTry, Operations, Run, Store, Survey, SurveyRules,
+    Sweep, WatchRules,
 };
 
 use crate::database::{Database, per_second};
-use crate::ratios::{UNLIMITED, claim};
+use crate::ratios::{UNLIMITED, admit, claim};
 
 pub(crate) async fn pages_of_ten_runs(database: &Database, destination: DestinationId) -> i64 {
     let run = Run {
@@ -93,15 +93,8 @@ async fn ways(database: &Database, store: &PostgresStore, to: DestinationId, wor
     for fails in [true, false, false] {
         let accepted = store.accept_events(&[database.event(to)]).await.unwrap();
         assert_eq!(accepted.len(), 1);
-        let run = Run {
-            destination: to,
-            republish: false,
-        };
-        let admitted = store.admit(&[run], &Room::of(u32::MAX)).await.unwrap();
-        let RunResult::Decided { permits, .. } = &admitted.results[0] else {
-            panic!("nobody else has it: {admitted:?}");
-        };
-        let mut outcomes = claim(store, worker, permits).await;
+        let permits = admit(store, &[to]).await;
+        let mut outcomes = claim(store, worker, &permits).await;
         assert_eq!(outcomes.len(), 1);
         if fails {
             outcomes[0].kind = OutcomeKind::Failed;
