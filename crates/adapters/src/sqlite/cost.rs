@@ -299,7 +299,7 @@ fn cost_of_the_deleted(count: u32) -> i32 {
         permit_grace: std::time::Duration::ZERO,
     };
     let more = || {
-        let bound = reap::Bound::new((1_000, 0), NOW, Arc::new(|| NOW));
+        let bound = reap::Bound::new(1_000, NOW, Arc::new(|| NOW));
         let step = |part| reap::step(&tx, NOW, part, &rules, &bound).unwrap();
         reap::Part::ALL.map(step).iter().any(|done| done.more)
     };

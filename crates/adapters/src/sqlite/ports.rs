@@ -131,9 +131,9 @@ impl Store for SqliteStore {
             let until = (self.clock)() + reap::PART_BOUND;
             let mut left = limit;
             while left > 0 {
-                let (rules, clock, most) = (*rules, self.clock.clone(), (left, pass.looked()));
+                let (rules, clock) = (*rules, self.clock.clone());
                 let step = move |tx: &Transaction<'_>, now| {
-                    let bound = reap::Bound::new(most, now, clock);
+                    let bound = reap::Bound::new(left, now, clock);
                     reap::step(tx, now, part, &rules, &bound)
                 };
                 left = match pass.note((part, left), self.write(step).await) {

@@ -129,18 +129,15 @@ const STEP_ROWS: u32 = 100;
 /// What one part may do in its transaction.
 pub(super) struct Bound {
     limit: u32,
-    /// Deleted destinations that the pass has been through.
-    looked: u32,
     until: Timestamp,
     clock: Clock,
 }
 
 impl Bound {
     /// At most so many rows, from now on.
-    pub(super) fn new((limit, looked): (u32, u32), now: Timestamp, clock: Clock) -> Self {
+    pub(super) fn new(limit: u32, now: Timestamp, clock: Clock) -> Self {
         Self {
             limit,
-            looked,
             until: now + STEP_BOUND,
             clock,
         }
@@ -163,10 +160,6 @@ impl Bound {
 #[derive(Default)]
 pub(super) struct Pass {
     reaped: Reaped,
-    /// Deleted destinations that it has been through, and that are looked at again.
-    looked: u32,
-    /// Something was done.
-    is_ahead: bool,
     wakes: Wakes,
 }
 
@@ -190,8 +183,6 @@ impl Pass {
                     Part::Tenants | Part::Forgotten => {}
                 }
                 reaped.more |= done.more;
-                self.looked += done.looked;
-                self.is_ahead |= done.rows > 0 || done.drained > 0;
                 let goes_on = done.is_cut || done.rows >= STEP_ROWS;
                 Ok(if goes_on {
                     left.saturating_sub(done.rows)
@@ -210,15 +201,9 @@ impl Pass {
         }
     }
 
-    /// Deleted destinations that it has been through.
-    pub(super) const fn looked(&self) -> u32 {
-        self.looked
-    }
-
-    /// A part had no time for all of it. The next pass begins with the same, unless
-    /// something was done.
+    /// A part had no time for all of it.
     pub(super) fn has_more(&mut self) {
-        self.reaped.more |= self.is_ahead;
+        self.reaped.more = true;
     }
 
     pub(super) fn end(self) -> Reaped {
@@ -272,9 +257,6 @@ pub(super) struct Done {
     pub(super) more: bool,
     /// The transaction's time was over before its work was.
     is_cut: bool,
-    /// Deleted destinations that were looked through and are looked at again, and others.
-    looked: u32,
-    drained: u32,
 }
 
 /// One transaction of a part.
@@ -319,17 +301,15 @@ fn drain_deleted(tx: &Transaction<'_>, now: Timestamp, bound: &Bound) -> Result<
         let id: String = row.get(0)?;
         Ok((id, time(row, 1)?))
     })?;
-    let (mut left, mut done) = (limit, Done::default());
-    for (id, deleted_at) in deleted.iter().skip(bound.looked as usize) {
+    let (mut left, mut drained) = (limit, 0);
+    for (id, deleted_at) in &deleted {
         lines::tidy(tx, id, (0, limit))?;
         for sql in [CANCEL, CANCEL_DUE] {
             for waiting in all(tx, sql, (id, left), attempt)? {
                 over::cancel(tx, waiting)?;
                 left = left.saturating_sub(1);
-                done.rows += 1;
                 if bound.is_over() {
-                    done.is_cut = true;
-                    return Ok(done);
+                    return Ok(unfinished(limit - left));
                 }
             }
         }
@@ -339,17 +319,27 @@ fn drain_deleted(tx: &Transaction<'_>, now: Timestamp, bound: &Bound) -> Result<
         let is_old = *deleted_at < now - DRAINED_AFTER;
         if is_old && first(tx, IS_BUSY, [id], |row| Ok(row.get(0)?))? == Some(false) {
             execute(tx, DRAINED, (id, now.as_micros()))?;
-            done.drained += 1;
-        } else {
-            done.looked += 1;
+            drained += 1;
         }
-        if bound.is_over() {
-            done.is_cut = true;
-            return Ok(done);
+        // The next pass begins with the same ones, unless something was done.
+        if bound.is_over() && (left < limit || drained > 0) {
+            return Ok(unfinished(limit - left));
         }
     }
-    done.more = done.drained >= DRAINED_AT_ONCE;
-    Ok(done)
+    Ok(Done {
+        rows: limit - left,
+        more: drained >= DRAINED_AT_ONCE,
+        ..Done::default()
+    })
+}
+
+/// Its time is over, and the rest is for the next transaction.
+fn unfinished(rows: u32) -> Done {
+    Done {
+        rows,
+        is_cut: true,
+        ..Done::default()
+    }
 }
 
 /// What waits and has grown too old.
@@ -359,8 +349,7 @@ fn expire_old(tx: &Transaction<'_>, now: Timestamp, bound: &Bound) -> Result<Don
         over::expire(tx, now, id)?;
         done.rows += 1;
         if bound.is_over() {
-            done.is_cut = true;
-            break;
+            return Ok(unfinished(done.rows));
         }
     }
     Ok(done)
@@ -531,7 +520,7 @@ mod tests {
         };
         let mut pass = Pass::default();
         let mut reap = |left, clock: Clock| {
-            let bound = Bound::new((left, pass.looked()), NOW, clock);
+            let bound = Bound::new(left, NOW, clock);
             let done = step(&tx, NOW, Part::Deleted, &rules, &bound);
             pass.note((Part::Deleted, left), done).unwrap()
         };
