@@ -249,7 +249,6 @@ macro_rules! backlog_contract {
             all_that_has_not_started_is_cancelled
             cancelling_goes_in_bounded_steps
             only_what_matches_is_cancelled
-            one_step_cancels_as_many_as_it_may
             one_is_cancelled_until_it_starts
             a_cancelled_permit_frees_its_place
             another_tenant_cancels_nothing

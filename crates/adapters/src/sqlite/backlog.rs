@@ -5,10 +5,10 @@ use async_trait::async_trait;
 use domain::batch::BatchSettings;
 use domain::ids::{AttemptId, DestinationId, ReplayId, TenantId};
 use engine::ports::{
-    Advanced, Backlog, CancelFrom, CancelStep, CancelledOne, CancelledStep, CatalogError,
-    DeadLetter, DeadLetterFilter, DeadLetterPage, DeadLetterPosition, DestinationPage, NewReplay,
-    Replay, ReplayProgress, Replays, Resendable, ResentEvents, Retain, RetainRules, Retained,
-    RetryRules, StoreError, Wakes,
+    Advanced, Backlog, CancelStep, CancelledOne, CancelledStep, CatalogError, DeadLetter,
+    DeadLetterFilter, DeadLetterPage, DeadLetterPosition, DestinationPage, NewReplay, Replay,
+    ReplayProgress, Replays, Resendable, ResentEvents, Retain, RetainRules, Retained, RetryRules,
+    StoreError, Wakes,
 };
 use futures_util::future::join_all;
 use rusqlite::Transaction;
@@ -77,36 +77,9 @@ impl Backlog for SqliteStore {
         tenant: TenantId,
         step: &CancelStep,
     ) -> Result<CancelledStep, CatalogError> {
-        let (mut rest, mut cancelled, mut wakes) = (step.clone(), 0_u32, Vec::new());
-        loop {
-            let part = CancelStep {
-                limit: rest.limit.min(cancel::PART),
-                ..rest.clone()
-            };
-            let run = move |tx: &Transaction<'_>, now| cancel::step(tx, now, tenant, &part);
-            let done = self.write(run).await?;
-            cancelled = cancelled.saturating_add(done.cancelled);
-            // All of them are of the one destination.
-            if wakes.is_empty() {
-                wakes = done.wakes;
-            }
-            rest.limit = rest.limit.saturating_sub(cancel::PART);
-            match done.next {
-                // Of the same rows there are more.
-                Some(next) if rest.limit > 0 && is_of_the_same(next, rest.from) => {
-                    rest.from = next;
-                    rest.accepted_before = Some(done.accepted_before);
-                }
-                _ => {
-                    return Ok(CancelledStep {
-                        cancelled,
-                        accepted_before: done.accepted_before,
-                        next: done.next,
-                        wakes,
-                    });
-                }
-            }
-        }
+        let step = step.clone();
+        let run = move |tx: &Transaction<'_>, now| cancel::step(tx, now, tenant, &step);
+        Ok(self.write(run).await?)
     }
 
     async fn dead_letters(
@@ -214,11 +187,6 @@ impl Replays for SqliteStore {
         advanced.wakes = wakes.into_vec();
         Ok(advanced)
     }
-}
-
-/// Whether both are among first attempts, or what is admitted, or the others.
-fn is_of_the_same(one: CancelFrom, other: CancelFrom) -> bool {
-    std::mem::discriminant(&one) == std::mem::discriminant(&other)
 }
 
 impl SqliteStore {

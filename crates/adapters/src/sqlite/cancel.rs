@@ -58,10 +58,6 @@ const DUE: &str = "
     join events e on e.id = a.event_id
     order by a.due_at, a.id limit ?6";
 
-/// Rows that one transaction looks at, and cancels at most: some 2 ms of the one writer.
-/// A step takes several.
-pub(super) const PART: u32 = 100;
-
 /// One attempt; see [`engine::ports::Backlog::cancel_attempt`].
 pub(super) fn attempt(
     tx: &Transaction<'_>,
@@ -85,7 +81,7 @@ pub(super) fn attempt(
     Ok(CancelledOne::Cancelled(wake))
 }
 
-/// A part of a step of a backlog; see [`engine::ports::Backlog::cancel_step`].
+/// A step of a backlog; see [`engine::ports::Backlog::cancel_step`].
 pub(super) fn step(
     tx: &Transaction<'_>,
     now: Timestamp,

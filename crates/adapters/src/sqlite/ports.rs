@@ -128,22 +128,13 @@ impl Store for SqliteStore {
     async fn reap(&self, rules: &ReapRules, limit: u32) -> Result<Reaped, StoreError> {
         let mut pass = reap::Pass::default();
         for part in reap::Part::ALL {
-            let until = (self.clock)() + reap::PART_BOUND;
-            let mut left = limit;
-            while left > 0 {
-                let (rules, clock) = (*rules, self.clock.clone());
-                let step = move |tx: &Transaction<'_>, now| {
-                    let bound = reap::Bound::new(left, now, clock);
-                    reap::step(tx, now, part, &rules, &bound)
-                };
-                left = match pass.note((part, left), self.write(step).await) {
-                    Ok(left) => left,
-                    Err(fault) => return pass.end().cut_short_by(fault.into()),
-                };
-                if left > 0 && (self.clock)() >= until {
-                    pass.has_more();
-                    break;
-                }
+            let (rules, clock) = (*rules, self.clock.clone());
+            let step = move |tx: &Transaction<'_>, now| {
+                let bound = reap::Bound::new(limit, now, clock);
+                reap::step(tx, now, part, &rules, &bound)
+            };
+            if let Err(fault) = pass.note(part, self.write(step).await) {
+                return pass.end().cut_short_by(fault.into());
             }
         }
         Ok(pass.end())

@@ -115,16 +115,9 @@ pub(super) const OF_THE_DELETED: [&str; 5] = [TO_DRAIN, CANCEL, CANCEL_DUE, IS_B
 /// Deleted destinations that one pass looks at.
 const DRAINED_AT_ONCE: u32 = 200;
 
-/// So long one part may go on, in one transaction after the other; what is left is for the
-/// next pass, which follows at once.
-pub(super) const PART_BOUND: Duration = Duration::from_millis(100);
-
-/// So long it may go on in one transaction: meanwhile nobody else writes.
-const STEP_BOUND: Duration = Duration::from_millis(2);
-
-/// Rows of one transaction: about as many can be written in that time, and more would be
-/// read in vain.
-const STEP_ROWS: u32 = 100;
+/// So long one part may go on in its transaction: meanwhile nobody else writes, and what
+/// is left is for the next pass, which follows at once.
+const PART_BOUND: Duration = Duration::from_millis(100);
 
 /// What one part may do in its transaction.
 pub(super) struct Bound {
@@ -138,14 +131,9 @@ impl Bound {
     pub(super) fn new(limit: u32, now: Timestamp, clock: Clock) -> Self {
         Self {
             limit,
-            until: now + STEP_BOUND,
+            until: now + PART_BOUND,
             clock,
         }
-    }
-
-    /// Of one transaction.
-    fn rows(&self) -> u32 {
-        self.limit.min(STEP_ROWS)
     }
 
     /// Asked after each row, so that a pass always does something.
@@ -154,8 +142,8 @@ impl Bound {
     }
 }
 
-/// A pass: what its parts have done; see [`engine::ports::Store::reap`]. Each has
-/// transactions of its own: what one of them meets in a row does not undo what the others
+/// A pass: what its parts have done; see [`engine::ports::Store::reap`]. Each has a
+/// transaction of its own: what one of them meets in a row does not undo what the others
 /// do, and others write between two of them.
 #[derive(Default)]
 pub(super) struct Pass {
@@ -164,46 +152,31 @@ pub(super) struct Pass {
 }
 
 impl Pass {
-    /// Notes what became of a transaction of a part, unless it is the store that fails. How
-    /// many rows of `left` the next one may do; none if the part need not go on.
-    pub(super) fn note(
-        &mut self,
-        (part, left): (Part, u32),
-        done: Result<Done, Fault>,
-    ) -> Result<u32, Fault> {
+    /// Notes what became of a part, unless it is the store that fails.
+    pub(super) fn note(&mut self, part: Part, done: Result<Done, Fault>) -> Result<(), Fault> {
         let reaped = &mut self.reaped;
         match done {
             Ok(done) => {
                 done.freed.iter().for_each(|freed| self.wakes.now(*freed));
                 match part {
-                    Part::Permits => reaped.expired_permits += done.rows,
-                    Part::Starts => reaped.unknown_starts += done.rows,
-                    Part::Deleted => reaped.cancelled += done.rows,
-                    Part::Expired => reaped.expired += done.rows,
+                    Part::Permits => reaped.expired_permits = done.rows,
+                    Part::Starts => reaped.unknown_starts = done.rows,
+                    Part::Deleted => reaped.cancelled = done.rows,
+                    Part::Expired => reaped.expired = done.rows,
                     Part::Tenants | Part::Forgotten => {}
                 }
                 reaped.more |= done.more;
-                let goes_on = done.is_cut || done.rows >= STEP_ROWS;
-                Ok(if goes_on {
-                    left.saturating_sub(done.rows)
-                } else {
-                    0
-                })
+                Ok(())
             }
             Err(fault) if fault.is_of_a_row() => {
                 reaped.put_off.push(PutOff {
                     part: part.as_str(),
                     problem: StoreError::from(fault).to_string(),
                 });
-                Ok(0)
+                Ok(())
             }
             Err(fault) => Err(fault),
         }
-    }
-
-    /// A part had no time for all of it.
-    pub(super) fn has_more(&mut self) {
-        self.reaped.more = true;
     }
 
     pub(super) fn end(self) -> Reaped {
@@ -255,11 +228,9 @@ pub(super) struct Done {
     freed: Vec<DestinationId>,
     /// Though `rows` does not say so.
     pub(super) more: bool,
-    /// The transaction's time was over before its work was.
-    is_cut: bool,
 }
 
-/// One transaction of a part.
+/// One part, in a transaction of its own.
 pub(super) fn step(
     tx: &Transaction<'_>,
     now: Timestamp,
@@ -277,12 +248,12 @@ pub(super) fn step(
         Part::Deleted => drain_deleted(tx, now, bound),
         Part::Expired => expire_old(tx, now, bound),
         Part::Forgotten => {
-            let (limit, most_keys) = (bound.limit, bound.rows());
+            let limit = bound.limit;
             buckets::delete_old(tx, now, limit)?;
-            let keys = execute(tx, DELETE_KEYS, (now.as_micros(), most_keys))?;
+            let keys = execute(tx, DELETE_KEYS, (now.as_micros(), limit))?;
             execute(tx, DELETE_WORKERS, ((now - WORKER_KEPT).as_micros(), limit))?;
             Ok(Done {
-                more: moved(keys) >= most_keys,
+                more: moved(keys) >= limit,
                 ..Done::default()
             })
         }
@@ -296,7 +267,7 @@ fn moved(rows: usize) -> u32 {
 /// The backlog of deleted destinations, a step of it; one of which nothing is
 /// left, and that was deleted long enough ago, is not looked at again.
 fn drain_deleted(tx: &Transaction<'_>, now: Timestamp, bound: &Bound) -> Result<Done, Fault> {
-    let limit = bound.rows();
+    let limit = bound.limit;
     let deleted = all(tx, TO_DRAIN, [DRAINED_AT_ONCE], |row| {
         let id: String = row.get(0)?;
         Ok((id, time(row, 1)?))
@@ -333,11 +304,11 @@ fn drain_deleted(tx: &Transaction<'_>, now: Timestamp, bound: &Bound) -> Result<
     })
 }
 
-/// Its time is over, and the rest is for the next transaction.
+/// Its time is over, and the rest is for the next pass.
 fn unfinished(rows: u32) -> Done {
     Done {
         rows,
-        is_cut: true,
+        more: true,
         ..Done::default()
     }
 }
@@ -345,7 +316,7 @@ fn unfinished(rows: u32) -> Done {
 /// What waits and has grown too old.
 fn expire_old(tx: &Transaction<'_>, now: Timestamp, bound: &Bound) -> Result<Done, Fault> {
     let mut done = Done::default();
-    for id in all(tx, EXPIRING, (now.as_micros(), bound.rows()), attempt)? {
+    for id in all(tx, EXPIRING, (now.as_micros(), bound.limit), attempt)? {
         over::expire(tx, now, id)?;
         done.rows += 1;
         if bound.is_over() {
@@ -360,7 +331,7 @@ fn attempt(row: &Row<'_>) -> Result<AttemptId, Fault> {
 }
 
 fn end_permits(tx: &Transaction<'_>, before: Timestamp, bound: &Bound) -> Result<Done, Fault> {
-    let row = (before.as_micros(), bound.rows());
+    let row = (before.as_micros(), bound.limit);
     let expired: Vec<(i64, i64, String)> = all(tx, EXPIRED, row, |row| {
         Ok((row.get(0)?, row.get(1)?, row.get(2)?))
     })?;
@@ -369,7 +340,7 @@ fn end_permits(tx: &Transaction<'_>, before: Timestamp, bound: &Bound) -> Result
         give_back(tx, (*id, *number, destination))?;
         done.free(destination)?;
         if bound.is_over() {
-            done.is_cut = true;
+            done.more = true;
             break;
         }
     }
@@ -410,7 +381,7 @@ fn give_up(
     let rules = (
         claimed_before,
         seen_before,
-        bound.rows(),
+        bound.limit,
         DEFAULT_MAX_TRIES,
         looked_at,
         micros(MAX_CLAIM_TO_SEND),
@@ -459,81 +430,10 @@ fn give_up(
         }
         done.free(&start.event.destination)?;
         if bound.is_over() {
-            done.is_cut = true;
+            done.more = true;
             break;
         }
     }
     buckets.write(tx)?;
     Ok(done)
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use engine::ports::DEFAULT_TENANT;
-    use rusqlite::Connection;
-
-    use super::super::lines::Lines;
-    use super::super::{migrate, prepare};
-    use super::*;
-
-    const NOW: Timestamp = Timestamp::from_millis(1_795_000_000_000);
-
-    /// A store with a deleted destination, for which so many wait.
-    fn with_a_backlog(waiting: u32) -> Connection {
-        let mut connection = Connection::open_in_memory().unwrap();
-        prepare(&connection).unwrap();
-        migrate::migrate(&mut connection).unwrap();
-        Lines::follow(&connection).unwrap();
-        let (id, tenant) = (
-            "00000001-0000-7000-8000-000000000000",
-            DEFAULT_TENANT.to_string(),
-        );
-        let insert = format!(
-            "insert into destinations (id, tenant_id, url, deleted_at)
-            values ('{id}', '{tenant}', 'https://x.example/', 1);
-            insert into deliveries (
-                event_id, destination_id, tenant_id, created_at, payload_bytes, due_at,
-                expires_at, urgent
-            )
-            with recursive n (n) as (
-                values (1) union all select n + 1 from n where n < {waiting}
-            )
-            select printf('%08x-0000-7000-8000-000000000000', n), '{id}', '{tenant}', 1, 2, n,
-                null, 0
-            from n"
-        );
-        connection.execute_batch(&insert).unwrap();
-        connection
-    }
-
-    /// Others write between two of its transactions.
-    #[test]
-    fn a_part_goes_on_in_transactions_that_are_short() {
-        let mut connection = with_a_backlog(250);
-        let tx = connection.transaction().unwrap();
-        let rules = ReapRules {
-            heartbeat_timeout: Duration::from_secs(5),
-            start_timeout: Duration::from_secs(40),
-            permit_grace: Duration::ZERO,
-        };
-        let mut pass = Pass::default();
-        let mut reap = |left, clock: Clock| {
-            let bound = Bound::new(left, NOW, clock);
-            let done = step(&tx, NOW, Part::Deleted, &rules, &bound);
-            pass.note((Part::Deleted, left), done).unwrap()
-        };
-        let over_at_once = Arc::new(|| NOW + STEP_BOUND);
-        assert_eq!(reap(1_000, over_at_once), 999, "one row at least");
-        let mut lefts = vec![999];
-        while let Some(&left) = lefts.last()
-            && left > 0
-        {
-            lefts.push(reap(left, Arc::new(|| NOW)));
-        }
-        assert_eq!(lefts, [999, 899, 799, 0]);
-        let reaped = pass.end();
-        assert_eq!((reaped.cancelled, reaped.more), (250, false));
-    }
 }

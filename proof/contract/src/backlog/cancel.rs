@@ -95,16 +95,6 @@ pub async fn cancelling_goes_in_bounded_steps(world: &BacklogWorld) {
     assert_eq!(cancel(world, of, None, None, 2).await.0, 0);
 }
 
-/// In however many commits.
-pub async fn one_step_cancels_as_many_as_it_may(world: &BacklogWorld) {
-    let of = world.destination().unlimited().create().await;
-    world.accept(of, 250).await;
-    world.pass(Duration::from_millis(5)).await;
-    // First attempts, what is admitted, and the others.
-    assert_eq!(cancel(world, of, None, None, 1_000).await, (250, 3));
-    assert_eq!(world.backlog(of).await, 0);
-}
-
 /// By type and by when the event was accepted.
 pub async fn only_what_matches_is_cancelled(world: &BacklogWorld) {
     let of = world.destination().unlimited().create().await;
