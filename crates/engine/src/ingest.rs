@@ -348,7 +348,6 @@ impl IngestLoop {
         let events: Vec<NewEvent> = (requests.iter())
             .flat_map(|request| request.rest().iter().take(most).cloned())
             .collect();
-        metrics::histogram!("paceline_ingest_batch_events").record(events.len() as f64);
         let store = Arc::clone(&self.store);
         async move {
             let began = Instant::now();
@@ -395,10 +394,11 @@ impl IngestLoop {
     /// Answers the requests that are written, and keeps the others: the store has
     /// answered the first events, perhaps not all.
     async fn answer(&mut self, requests: Vec<Request>, acceptances: Vec<Acceptance>) {
+        metrics::histogram!("paceline_ingest_batch_events").record(acceptances.len() as f64);
         let wakes = wakes_of(&acceptances);
         let stuck = acceptances.is_empty();
         let mut acceptances = acceptances.into_iter();
-        let mut untouched = Vec::new();
+        let mut left = Vec::new();
         for mut request in requests {
             let open = request.rest().len();
             let before = request.answers.len();
@@ -410,13 +410,14 @@ impl IngestLoop {
                 let _ = request.answer.send(Ok(request.answers));
             } else if stuck {
                 refuse(request, &no_answer());
-            } else if request.answers.is_empty() {
-                untouched.push(request);
-            } else {
+            } else if self.widths.expected(request.rest()) > *PART.end() {
                 self.apart.put_back(vec![request]);
+            } else {
+                // What is left of it, too, is a part of the next commit like any other.
+                left.push(request);
             }
         }
-        self.together.untake(untouched);
+        self.together.untake(left);
         wake_all(self.schedule.as_ref(), &wakes).await;
     }
 

@@ -532,7 +532,7 @@ pub(super) async fn defer(pool: &PgPool, deferrals: &[Deferral]) -> Result<(), F
         update pacing p
         set deferred_until = clock_timestamp() + l.lasts * interval '1 microsecond'
         from locked l
-        where p.destination_id = l.destination_id",
+        where p.destination_id = any (array[l.destination_id])",
     )
     .bind(destinations)
     .bind(lasts)

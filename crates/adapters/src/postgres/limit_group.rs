@@ -49,8 +49,9 @@ pub(super) async fn lock<'a>(
         "-- admit: lock_groups
         select g.tenant_id, g.name
         from unnest($1::uuid[], $2::text[]) as n (tenant_id, name)
-        join limit_groups g on g.tenant_id = n.tenant_id and g.name = n.name
-        order by g.tenant_id, g.name
+        join limit_groups g on g.tenant_id = any (array[n.tenant_id])
+            and g.name = any (array[n.name])
+        order by n.tenant_id, n.name
         for no key update of g skip locked",
     )
     .bind(tenants)
@@ -123,7 +124,8 @@ const USAGE: &str = "-- admit: groups
         coalesce(p.not_befores, '{}') as not_befores, coalesce(p.deadlines, '{}') as deadlines,
         coalesce(s.starts, '{}') as starts
     from unnest($1::uuid[], $2::text[]) as n (tenant_id, name)
-    join limit_groups g on g.tenant_id = n.tenant_id and g.name = n.name
+    join limit_groups g on g.tenant_id = any (array[n.tenant_id])
+        and g.name = any (array[n.name])
     cross join lateral (
         select
             greatest(g.limit_per_second, g.limit_per_minute, g.limit_per_hour, g.limit_per_day)
@@ -143,8 +145,8 @@ const USAGE: &str = "-- admit: groups
             and (m.left_at is null or m.left_at > w.since)
         group by m.destination_id
     ) m on true
-    left join destinations d on d.id = m.destination_id
-    left join response_times r on r.destination_id = m.destination_id
+    left join destinations d on d.id = any (array[m.destination_id])
+    left join response_times r on r.destination_id = any (array[m.destination_id])
     left join lateral (
         select
             coalesce(array_agg(micros(a.not_before))

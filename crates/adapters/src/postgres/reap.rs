@@ -524,7 +524,7 @@ async fn forget_buckets(connection: &mut PgConnection, limit: u32) -> Result<Don
         )
         delete from start_buckets b
         using old o
-        where b.destination_id = o.destination_id and b.period = o.period
+        where b.destination_id = any (array[o.destination_id]) and b.period = any (array[o.period])
             and b.ends_at = o.ends_at and b.shard = o.shard",
     )
     .bind(periods.as_slice())
@@ -551,7 +551,7 @@ async fn forget_keys(connection: &mut PgConnection, limit: u32) -> Result<Done, 
         )
         delete from idempotency_keys k
         using old o
-        where k.tenant_id = o.tenant_id and k.key = o.key",
+        where k.tenant_id = any (array[o.tenant_id]) and k.key = any (array[o.key])",
     )
     .bind(i64::from(limit))
     .execute(connection)

@@ -82,7 +82,7 @@ pub(super) async fn report(
             most_micros = n.most, most_at = from_micros(n.most_at)
         from unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[])
             as n (id, least, least_at, most, most_at)
-        where r.destination_id = n.id",
+        where r.destination_id = any (array[n.id])",
     )
     .bind(joined.iter().map(|(id, _)| *id).collect::<Vec<Uuid>>())
     .bind(column(|one| micros(one.least.0)))

@@ -204,7 +204,7 @@ async fn write(connection: &mut PgConnection, judged: &[Judged]) -> Result<(), F
         from unnest(
             $1::uuid[], $2::double precision[], $3::integer[], $4::text[], $5::text[]
         ) as n (id, per_second, max_in_flight, reason, memory)
-        where s.destination_id = n.id",
+        where s.destination_id = any (array[n.id])",
     )
     .bind(of(judged, |one| one.id))
     .bind(of(judged, |one| one.effective.per_second))
@@ -226,7 +226,7 @@ async fn note(connection: &mut PgConnection, news: &[Judged]) -> Result<(), Fail
         with forgotten as (
             delete from smart_history h
             using unnest($1::uuid[]) as n (id)
-            where h.destination_id = n.id
+            where h.destination_id = any (array[n.id])
                 -- What was in force then stays.
                 and h.in_force_from < (
                     select max(o.in_force_from) from smart_history o

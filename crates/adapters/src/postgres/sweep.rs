@@ -185,12 +185,12 @@ async fn lower_cursors(pool: &PgPool, visited: &[Visited]) -> Result<u32, Failur
             select d.id, n.first
             from unnest($1::uuid[], $2::bigint[]) as n (id, first)
             join destinations d on d.id = any (array[n.id])
-            order by d.id
+            order by n.id
             for no key update of d skip locked
         )
         update pacing p set first_after = l.first - 1
         from locked l
-        where p.destination_id = l.id and p.first_after >= l.first",
+        where p.destination_id = any (array[l.id]) and p.first_after >= l.first",
     )
     .bind(ids)
     .bind(firsts)

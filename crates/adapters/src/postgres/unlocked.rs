@@ -36,7 +36,7 @@ const LOCKED: &str = "select d.id, n.picks, p.first_after
         join destinations d on d.id = any (array[n.id])
         join pacing p on p.destination_id = any (array[n.id])
         where d.epoch = n.epoch and p.xmin::text::bigint = n.version
-        order by d.id
+        order by n.id
         for no key update of d, p skip locked";
 
 /// What was written.

@@ -8,9 +8,8 @@ use engine::ports::{
     Advanced, Backlog, CancelStep, CancelledOne, CancelledStep, CatalogError, DeadLetter,
     DeadLetterFilter, DeadLetterPage, DeadLetterPosition, DestinationPage, NewReplay, Replay,
     ReplayProgress, Replays, Resendable, ResentEvents, Retain, RetainRules, Retained, RetryRules,
-    StoreError, Wakes,
+    StoreError, Wakes, Which,
 };
-use futures_util::future::join_all;
 use rusqlite::Transaction;
 
 use super::fault::Fault;
@@ -112,10 +111,15 @@ impl Backlog for SqliteStore {
     ) -> Result<Replay, CatalogError> {
         let (of, now) = (new.clone(), (self.clock)());
         let count = move |tx: &Transaction<'_>| replays::count(tx, now, tenant, &of);
-        let counted = self.count(count).await?;
+        let counted = match new.which {
+            // A look-up by its key: it waits for no report.
+            Which::One(_) | Which::Event(..) => self.read(count).await?,
+            Which::Matching(..) | Which::Events(..) => self.count(count).await?,
+        };
         let new = new.clone();
+        // Of what was there when it was counted.
         let step =
-            move |tx: &Transaction<'_>, now| replays::create(tx, now, tenant, (&new, counted));
+            move |tx: &Transaction<'_>, _later| replays::create(tx, now, tenant, (&new, counted));
         Ok(self.write(step).await?)
     }
 
@@ -170,13 +174,10 @@ impl Backlog for SqliteStore {
 impl Replays for SqliteStore {
     async fn advance_replays(&self, limit: u32) -> Result<Advanced, StoreError> {
         let running = self.read(move |tx| replays::running(tx, limit)).await?;
-        // At once: steps that wait together share a commit.
-        let steps: Vec<_> = (running.into_iter())
-            .map(|id| self.advance_replay(id))
-            .collect();
         let (mut advanced, mut wakes) = (Advanced::default(), Wakes::default());
-        for one in join_all(steps).await {
-            let one = one?;
+        // One after the other, so that whoever waits for the writer goes between.
+        for id in running {
+            let one = self.advance_replay(id).await?;
             advanced.replayed = advanced.replayed.saturating_add(one.replayed);
             advanced.resent = advanced.resent.saturating_add(one.resent);
             advanced.running += u32::from(one.runs);

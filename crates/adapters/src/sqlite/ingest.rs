@@ -129,9 +129,11 @@ pub(super) fn accept_events(
     let (mut rows, mut bytes, mut before) = (0, 0, 0);
     for event in events {
         let (answer, asked) = accept(event)?;
+        // One that is for nobody costs its look-ups, and one that is repeated what it went to.
+        rows += (asked.saturating_sub(before))
+            .max(answer.destinations().len())
+            .max(1);
         answers.push(answer);
-        // One that is for nobody, or repeated, costs its look-ups.
-        rows += asked.saturating_sub(before).max(1);
         bytes += event.payload.len();
         before = asked;
         if rows >= STEP_ROWS || bytes >= STEP_BYTES {

@@ -106,7 +106,7 @@ async fn ways(database: &Database, store: &PostgresStore, to: DestinationId, wor
 }
 
 /// What is owed is often nothing, and the server vacuums then. Plans of that time serve
-/// beside many that wait, many destinations, and many that are remembered.
+/// beside many that wait and are over, many destinations, and many that are remembered.
 #[tokio::test]
 async fn plans_for_when_nothing_is_owed_serve_when_much_is() {
     let pages_beside = async |others: u32| {
@@ -130,6 +130,14 @@ async fn plans_for_when_nothing_is_owed_serve_when_much_is() {
                 select gen_random_uuid(), d.id, '{DEFAULT_TENANT}' from d, generate_series(1, 5)"
             );
             database.sql(&beside).await;
+            let over = format!(
+                "insert into attempts
+                    (event_id, destination_id, tenant_id, state, claimed_at, started_at, finished_at)
+                select gen_random_uuid(), '{to}', '{DEFAULT_TENANT}', 'succeeded', at, at, at
+                from (select clock_timestamp() - interval '1 minute' as at) t,
+                    generate_series(1, {others})"
+            );
+            database.sql(&over).await;
             for _ in 0..5 {
                 ways(&database, &store, to, worker).await;
             }

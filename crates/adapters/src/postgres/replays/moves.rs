@@ -60,13 +60,13 @@ const MOVE: &str = "-- advance_replays: move
         select a.id
         from picked p join ledger a on a.id = any (array[p.id])
         where a.dead_letter and a.replayed_at is null
-        order by a.id
+        order by p.id
         for update of a
     ),
     marked as (
         update ledger a set replayed_at = from_micros($11)
         from locked l
-        where a.id = l.id
+        where a.id = any (array[l.id])
         returning a.event_id, a.destination_id, a.tenant_id, a.try_number, a.payload_bytes
     ),
     added as (

@@ -406,15 +406,15 @@ fn moved() -> String {
     locked as materialized (
         select a.id from known k
         cross join lateral (select o.id from ledger_of(k.id) o where o.destination_id = $10) o
-        join ledger a on a.id = o.id
+        join ledger a on a.id = any (array[o.id])
         where k.is_dead and a.dead_letter and a.replayed_at is null
-        order by a.id
+        order by o.id
         for update of a
     ),
     marked as (
         update ledger a set replayed_at = from_micros($11)
         from locked l
-        where a.id = l.id
+        where a.id = any (array[l.id])
         returning a.event_id
     ),
     added as (

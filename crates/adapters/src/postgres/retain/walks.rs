@@ -69,14 +69,14 @@ const ATTEMPTS: &str = "-- retain: attempts
     ),
     locked as materialized (
         select a.id
-        from old x join ledger a on a.id = x.id
+        from old x join ledger a on a.id = any (array[x.id])
         where greatest(a.created_at, a.started_at, a.finished_at) < from_micros($2)
             and not (a.dead_letter and a.replayed_at is null)
-        order by a.id
+        order by x.id
         for update of a skip locked
     ),
     gone as (
-        delete from ledger a using locked l where a.id = l.id returning a.id
+        delete from ledger a using locked l where a.id = any (array[l.id]) returning a.id
     )
     select count(x.id) as examined, count(g.id) as removed, count(x.id) >= $3 as more,
         max(x.id) as last_id, min(x.id) filter (where g.id is null) - 1 as left_id,
@@ -158,7 +158,7 @@ const DEAD_LETTERS: &str = "-- retain: dead_letters
     ),
     locked as materialized (
         select a.id, x.died
-        from examined x join ledger a on a.id = x.id
+        from examined x join ledger a on a.id = any (array[x.id])
         where a.dead_letter and a.replayed_at is null
             and not exists (
                 select from replays r
@@ -166,7 +166,7 @@ const DEAD_LETTERS: &str = "-- retain: dead_letters
                     and (r.attempt_id is null or r.attempt_id = x.id)
                     and x.died >= coalesce(r.died_from, '-infinity') and x.died < r.died_before
             )
-        order by a.id
+        order by x.id
         for update of a skip locked
     ),
     gone as (
