@@ -214,7 +214,8 @@ impl Ingest {
         self.widths.fit(events, deliveries, UNKNOWN)
     }
 
-    /// Accepts a tenant's events, all or nothing; at most [`MAX_ROWS`] at once.
+    /// Accepts a tenant's events in their order; at most [`MAX_ROWS`] at once. Several
+    /// commits may be needed: after an error the first of them may be there.
     ///
     /// When it returns `Ok` every accepted event is durable. If the caller
     /// goes away meanwhile, the events may be committed all the same.
