@@ -397,7 +397,7 @@ impl IngestLoop {
     async fn answer(&mut self, requests: Vec<Request>, acceptances: Vec<Acceptance>) {
         metrics::histogram!("paceline_ingest_batch_events").record(acceptances.len() as f64);
         let wakes = wakes_of(&acceptances);
-        let stuck = acceptances.is_empty();
+        let taken = acceptances.len();
         let mut acceptances = acceptances.into_iter();
         let mut left = Vec::new();
         for mut request in requests {
@@ -409,13 +409,13 @@ impl IngestLoop {
             if request.rest().is_empty() {
                 // A caller that went away has its events all the same.
                 let _ = request.answer.send(Ok(request.answers));
-            } else if stuck {
+            } else if taken == 0 {
                 refuse(request, &no_answer());
-            } else if self.widths.expected(request.rest()) > *PART.end() {
-                self.apart.put_back(vec![request]);
-            } else {
-                // What is left of it, too, is a part of the next commit like any other.
+            } else if request.answers.is_empty() || request.rest().len() <= taken {
+                // What fits into one more commit has its turn in the next.
                 left.push(request);
+            } else {
+                self.apart.put_back(vec![request]);
             }
         }
         self.together.untake(left);
