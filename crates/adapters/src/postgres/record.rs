@@ -316,6 +316,8 @@ row! {
     }
 }
 
+/// `limit 1` around an attempt: so it is looked up by its key. As a plain join all that lie
+/// between the first and the last of these ids may be read: that range names the days.
 async fn lock(
     connection: &mut PgConnection,
     worker: WorkerId,
@@ -333,12 +335,16 @@ async fn lock(
             micros(a.started_at) as started_at,
             h.destination_id is not null as remembered, s.destination_id is not null as smart
         from unnest($2::bigint[], $3::bigint[]) as n (id, number)
-        join attempts a on a.id = any (array[n.id]) and a.permit = n.number
+        cross join lateral (
+            select * from attempts a
+            where a.id = n.id and a.permit = n.number and a.id {in_days}
+                and a.worker_id = $1 and a.state in ('started', 'unknown')
+            limit 1
+            for update skip locked
+        ) a
         left join health h on h.destination_id = any (array[a.destination_id])
         left join smart_limits s on s.destination_id = any (array[a.destination_id])
-        where a.id {in_days} and a.worker_id = $1 and a.state in ('started', 'unknown')
-        order by n.id
-        for update of a skip locked",
+        order by n.id",
     ))
     .bind(worker.0)
     .bind(ids)
