@@ -290,10 +290,15 @@ impl IngestLoop {
 
     /// Into the line that it belongs to.
     fn sort(&mut self, request: Request) {
-        match self.widths.expected(request.rest()) > *PART.end() {
+        match self.is_wide(request.rest()) {
             true => self.apart.push(request),
             false => self.together.push(request),
         }
+    }
+
+    /// Whether these are written apart.
+    fn is_wide(&self, events: &[NewEvent]) -> bool {
+        self.widths.expected(events) > *PART.end()
     }
 
     /// Whatever waits, tenant by tenant, up to the bounds of a commit.
@@ -411,7 +416,9 @@ impl IngestLoop {
                 let _ = request.answer.send(Ok(request.answers));
             } else if taken == 0 {
                 refuse(request, &no_answer());
-            } else if request.answers.is_empty() || request.rest().len() <= taken {
+            } else if request.answers.is_empty()
+                || (!self.is_wide(&request.events) && request.rest().len() <= taken)
+            {
                 // What fits into one more commit has its turn in the next.
                 left.push(request);
             } else {

@@ -149,10 +149,13 @@ const RECORD_PLAIN: &str = "-- record_outcomes: record_plain
             sent_after, arrives_within
         )
         join deliveries a on a.id = any (array[n.id]) and a.permit = n.number
-        left join health h on h.destination_id = any (array[a.destination_id])
-        left join smart_limits s on s.destination_id = any (array[a.destination_id])
-        where a.worker_id = $1 and a.state = 'started'
-            and h.destination_id is null and s.destination_id is null {and_not_coarse}
+        where a.worker_id = $1 and a.state = 'started' {and_not_coarse}
+            and not exists (
+                select from health h where h.destination_id = a.destination_id offset 0
+            )
+            and not exists (
+                select from smart_limits s where s.destination_id = a.destination_id offset 0
+            )
         order by n.id
         for update of a skip locked
     ),
@@ -316,8 +319,9 @@ row! {
     }
 }
 
-/// `limit 1` around an attempt: so it is looked up by its key. As a plain join all that lie
-/// between the first and the last of these ids may be read: that range names the days.
+/// `limit 1` around an attempt, and `offset 0` in what is asked of its destination: so each
+/// is looked up by its key. As a plain join all that lie between the first and the last of
+/// these ids may be read, for that range names the days, and all that is remembered.
 async fn lock(
     connection: &mut PgConnection,
     worker: WorkerId,
@@ -333,7 +337,12 @@ async fn lock(
             a.state = 'unknown' as was_unknown, a.dead_letter, a.coarse and not a.folded as to_fold,
             a.crowded, micros(a.claimed_at) as claimed_at,
             micros(a.started_at) as started_at,
-            h.destination_id is not null as remembered, s.destination_id is not null as smart
+            exists (
+                select from health h where h.destination_id = a.destination_id offset 0
+            ) as remembered,
+            exists (
+                select from smart_limits s where s.destination_id = a.destination_id offset 0
+            ) as smart
         from unnest($2::bigint[], $3::bigint[]) as n (id, number)
         cross join lateral (
             select * from attempts a
@@ -342,8 +351,6 @@ async fn lock(
             limit 1
             for update skip locked
         ) a
-        left join health h on h.destination_id = any (array[a.destination_id])
-        left join smart_limits s on s.destination_id = any (array[a.destination_id])
         order by n.id",
     ))
     .bind(worker.0)
