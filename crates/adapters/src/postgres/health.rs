@@ -163,9 +163,11 @@ async fn read(
             micros(h.held_since) as held_since,
             micros(h.held_until) as held_until, h.held_for, micros(h.opened_at) as opened_at,
             h.probes, h.disabled_for
-        from destinations d
+        from unnest($1::uuid[]) as n (id)
+        cross join lateral (
+            select * from destinations d where d.id = n.id and d.deleted_at is null limit 1
+        ) d
         left join health h on h.destination_id = any (array[d.id])
-        where d.id = any ($1) and d.deleted_at is null
         order by d.id",
     )
     .bind(ids)

@@ -502,7 +502,7 @@ impl Steps {
                 response_headers = n.headers, dead_letter = n.died,
                 folded = a.folded or a.coarse, started_at = from_micros(n.sent_at)
             from n
-            where a.id {in_days} and a.id = any (array[n.id])",
+            where a.id {in_days} and a.id = any ($1) and n.id = a.id",
         )))
         .bind(&self.ids)
         .bind(&self.states)
