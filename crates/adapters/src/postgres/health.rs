@@ -165,7 +165,11 @@ async fn read(
             h.probes, h.disabled_for
         from unnest($1::uuid[]) as n (id)
         cross join lateral (
-            select * from destinations d where d.id = n.id and d.deleted_at is null limit 1
+            select d.id, d.tenant_id, d.breaker_failures, d.breaker_failing_for_seconds,
+                d.breaker_disable_after_seconds
+            from destinations d
+            where d.id = n.id and d.deleted_at is null
+            limit 1
         ) d
         left join health h on h.destination_id = any (array[d.id])
         order by d.id",

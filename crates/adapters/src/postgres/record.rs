@@ -345,7 +345,10 @@ async fn lock(
             ) as smart
         from unnest($2::bigint[], $3::bigint[]) as n (id, number)
         cross join lateral (
-            select * from attempts a
+            select a.id, a.event_id, a.destination_id, a.tenant_id, a.try_number, a.tries_before,
+                a.expires_at, a.payload_bytes, a.batch_limit, a.replay_id, a.urgent, a.state,
+                a.dead_letter, a.coarse, a.folded, a.crowded, a.claimed_at, a.started_at
+            from attempts a
             where a.id = n.id and a.permit = n.number and a.id {in_days}
                 and a.worker_id = $1 and a.state in ('started', 'unknown')
             limit 1
