@@ -146,7 +146,8 @@ async fn plans_for_when_nothing_is_owed_serve_when_much_is() {
     };
     let (few, many) = (pages_beside(10).await, pages_beside(4_000).await);
     assert!(few > 100, "the counters count: {few}");
-    assert!(many <= few + few / 2, "{few}, then {many}");
+    // Some are planned once more. What reads one index as a whole makes seven times as many.
+    assert!(many <= 2 * few, "{few}, then {many}");
 }
 
 /// With the statistics of an empty table, and with true ones.
