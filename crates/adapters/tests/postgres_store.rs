@@ -83,8 +83,6 @@ mod starts;
 mod starts_cost;
 #[path = "postgres_store/traces.rs"]
 mod traces;
-#[path = "postgres_store/unlocked.rs"]
-mod unlocked;
 #[path = "postgres_store/verdicts.rs"]
 mod verdicts;
 #[path = "postgres_store/worker_role.rs"]
