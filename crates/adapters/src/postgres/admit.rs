@@ -41,10 +41,10 @@ const MOST_UNLOCKED: usize = 0;
 /// a claim does wait: in the order of the log its admission comes first, so what has
 /// started keeps its permit, its meter and its cursor.
 pub(super) async fn admit(pool: &PgPool, runs: &[Run], room: &Room) -> Result<Admitted, Failure> {
-    if runs.get(MOST_UNLOCKED).is_none()
+    // Of none the way with the lock is gone: a scheduler that begins makes its statements ready.
+    if !runs.is_empty()
+        && runs.get(MOST_UNLOCKED).is_none()
         && let Some((done, changed)) = admit_unlocked(pool, runs, room).await?
-        // Of none both ways are gone: a scheduler that begins makes its statements ready.
-        && !runs.is_empty()
     {
         let mut admitted = done.admitted(runs);
         if !changed.is_empty() {
