@@ -3,8 +3,7 @@
 //! Owns: every statement, their plans, and what is retried. Promises what
 //! `engine::ports` says of [`Store`] and [`Catalog`]; isolation is read
 //! committed throughout, and every decision is made on rows that a later
-//! statement read after they were locked, or that the statement which writes it locks and
-//! finds as they were read. Refuses to wait: on the hot path
+//! statement read after they were locked. Refuses to wait: on the hot path
 //! rows that somebody holds are skipped and reported.
 //!
 //! Limits are changed by anyone's SQL; what makes that safe is in the
@@ -100,7 +99,6 @@ mod sweep;
 mod tallies;
 mod tenants;
 mod traces;
-mod unlocked;
 mod usage;
 mod watch;
 

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// An instant of the **store's** clock, in microseconds since the Unix epoch.
 ///
 /// There is one clock that limits are judged by, and it is the store's
-/// (`clock_timestamp()` in Postgres, read when the engine's `Store` says). No other clock is
+/// (`clock_timestamp()` in Postgres, read after the lock). No other clock is
 /// ever converted into a `Timestamp` that admission or the audit looks at;
 /// workers hold an estimate of it ([`crate::clock::StoreClock`]) that can
 /// cost them an *early* answer and nothing else.

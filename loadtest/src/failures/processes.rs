@@ -80,12 +80,11 @@ pub(super) const ROWS: [Row; 21] = [
     },
     Row {
         fault: "Two schedulers have the same job: a lapsed lease, a freeze",
-        mechanism: "the destination's row is locked and its starts are counted in a later statement; what was counted without the lock is written only where nobody has admitted since",
+        mechanism: "the destination's row is locked and its starts are counted in a later statement",
         residue: "the loser looks again in 20 ms",
         exercised: &[
             Test("schedulers_that_meet_never_exceed_the_limit"),
             Test("a_count_in_the_statement_that_locks_is_stale_and_ours_is_not"),
-            Test("the_version_is_read_no_later_than_the_usage"),
             Chaos("freeze-scheduler"),
         ],
     },

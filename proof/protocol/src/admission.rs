@@ -6,7 +6,6 @@
 //! | `domain::admission::admit` | the same function, called with times that are whole ticks |
 //! | P, `GRACE`, the lead | the shipped constants, in ticks of 200 ms: 5, 10 and 1 |
 //! | `Store::admit`: lock the destination's row, then read, then mark and commit | [`Action::Lock`], [`Action::Decide`], [`Action::Commit`]; time, claims and the reaper may come between any two |
-//! | the same without a lock: read version, limits and clock, then what is used, then lock, compare and mark in one statement | [`Action::ReadVersion`], [`Action::DecideUnlocked`], [`Action::LockAsRead`], [`Action::Commit`], where the bounds let schedulers do that |
 //! | several schedulers | whoever holds the lock, and whoever has committed and not published yet |
 //! | the queue | a bag: every copy may be lost, doubled, and overtaken for ever |
 //! | several workers | each copy that is out of the queue is in the hands of one, which may die at any step |
@@ -83,8 +82,6 @@ pub struct Bounds {
     pub limits: &'static [u8],
     /// How often it may be changed.
     pub changes: u8,
-    /// Schedulers may read without the lock as well.
-    pub unlocked: bool,
 }
 
 impl Bounds {

@@ -98,7 +98,6 @@ const EVENTS: admission::Bounds = admission::Bounds {
     copies: 1,
     limits: &[2],
     changes: 0,
-    unlocked: false,
 };
 
 const GROUPS: &[Entry<groups::Bounds>] = &[
@@ -187,25 +186,6 @@ const ADMISSION: &[Entry<admission::Bounds>] = &[
             copies: 2,
             limits: &[1, 0, 2],
             changes: 2,
-            ..EVENTS
-        },
-    ),
-    (
-        "two events, read without the lock, the limit changed",
-        Depth::Usual,
-        admission::Bounds {
-            events: 2,
-            limits: &[2, 1],
-            changes: 1,
-            unlocked: true,
-            ..EVENTS
-        },
-    ),
-    (
-        "three events, read without the lock",
-        Depth::Deeper,
-        admission::Bounds {
-            unlocked: true,
             ..EVENTS
         },
     ),

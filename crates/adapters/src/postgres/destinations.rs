@@ -1,4 +1,4 @@
-//! Destinations under admission: locked, and read.
+//! Destinations under admission: locked, and then read.
 
 use std::collections::{HashMap, HashSet};
 
@@ -65,26 +65,6 @@ pub(super) struct Found {
     pub(super) batch: Option<BatchRules>,
     /// Its starts count for that group as well.
     pub(super) limit_group: Option<GroupName>,
-    /// The version of its row of `pacing`. None before its first run.
-    ///
-    /// Another is written by every admission, by a deferral, and by whatever changes which
-    /// limits there are: its own, its tier's and which that is, its state, its address, its
-    /// tenant, its group, and smart delivery turned on or off.
-    ///
-    /// Of these there is none: batch sizes and `max_age_ms`, its tenant's `max_in_flight`,
-    /// holds and the breaker, a smart limit that was judged anew, and response times. None of
-    /// them takes back permits that are out, so a run that has read them before they changed
-    /// gives what it might have given a moment earlier, with the lock: the claim refuses what
-    /// a hold forbids, and the next run goes by what they are then.
-    pub(super) version: Option<i64>,
-}
-
-impl Found {
-    /// Whether a run may read it without a lock: there is a version to go by, and nobody
-    /// else's starts count.
-    pub(super) const fn is_known_by_its_version(&self) -> bool {
-        self.deleted || self.version.is_some() && self.limit_group.is_none()
-    }
 }
 
 /// What is known before anything is counted.
@@ -133,7 +113,6 @@ row! {
         max_age_ms: Option<i64>,
         response_times: Ends,
         limit_group: Option<String>,
-        version: Option<i64>,
     }
 }
 
@@ -177,7 +156,7 @@ pub(super) async fn read_destinations(
             coalesce(d.max_age_ms, d.tier_age_ms) as max_age_ms,
             array[r.least_micros, micros(r.least_at), r.most_micros, micros(r.most_at)]
                 as response_times,
-            d.limit_group, p.xmin::text::bigint as version
+            d.limit_group
         from clock
         left join destinations d on d.id = any ($1)
         left join tenants n on n.id = any (array[d.tenant_id])
@@ -255,6 +234,5 @@ fn found(id: Uuid, row: &DestinationRow) -> Result<Found, Failure> {
         failing: is_failing(count(i64::from(row.failures)), row.probing),
         batch: (batch_settings(&row.batch).rules()).map(|rules| rules.within(age(row.max_age_ms))),
         limit_group: row.limit_group.clone().map(GroupName::kept),
-        version: row.version,
     })
 }

@@ -6,98 +6,34 @@ use std::collections::HashSet;
 use domain::admission::Meter;
 use domain::ids::{AttemptId, DestinationId};
 use domain::time::Timestamp;
-use sqlx::postgres::PgRow;
-use sqlx::{AssertSqlSafe, FromRow, PgConnection};
+use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::failure::Failure;
 use super::fold;
 use super::plan::Plan;
-use super::rows::Statement;
 
-/// What was picked, column by column.
-#[derive(Default)]
-pub(super) struct Picks {
-    ids: Vec<i64>,
-    destinations: Vec<Uuid>,
-    numbers: Vec<i64>,
-    epochs: Vec<i64>,
-    not_befores: Vec<i64>,
-    deadlines: Vec<i64>,
-    coarse: Vec<bool>,
-    crowded: Vec<bool>,
-    by_response: Vec<bool>,
-}
-
-/// What a statement binds from `$1` on, the clock as the last of it.
-pub(super) const PICKS_BOUND: usize = 10;
-
-impl Picks {
-    pub(super) fn of(plans: &[Plan]) -> Self {
-        let mut picks = Self::default();
-        for plan in plans {
-            for permit in &plan.decided.permits {
-                picks.ids.push(permit.attempt.0);
-                picks.destinations.push(permit.destination.0);
-                picks.numbers.push(permit.number.0);
-                picks.epochs.push(permit.epoch.0);
-                picks.not_befores.push(permit.not_before.as_micros());
-                picks.deadlines.push(permit.deadline.as_micros());
-                picks.coarse.push(plan.decided.is_coarse);
-                picks.by_response.push(plan.decided.by_response);
-                picks.crowded.push(plan.decided.wakes(permit.number));
-            }
-        }
-        picks
-    }
-
-    /// This text with them bound.
-    pub(super) fn bound_to<O>(self, text: String, now: Timestamp) -> Statement<O>
-    where
-        O: for<'r> FromRow<'r, PgRow>,
-    {
-        sqlx::query_as(AssertSqlSafe(text))
-            .bind(self.ids)
-            .bind(self.destinations)
-            .bind(self.numbers)
-            .bind(self.epochs)
-            .bind(self.not_befores)
-            .bind(self.deadlines)
-            .bind(self.coarse)
-            .bind(self.crowded)
-            .bind(self.by_response)
-            .bind(now.as_micros())
-    }
-}
-
-/// The part of a statement that locks those picks that still wait; `joined` may leave some
-/// out.
-pub(super) fn picked(joined: &str) -> String {
-    format!(
-        "select a.id, n.number, n.epoch, n.not_before, n.deadline, n.coarse, n.crowded,
+const MARK_ADMITTED: &str = "-- admit: mark_admitted
+    with picked as materialized (
+        select a.id, n.number, n.epoch, n.not_before, n.deadline, n.coarse, n.crowded,
             n.by_response
         from unnest(
-            $1::bigint[], $2::uuid[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[],
-            $7::boolean[], $8::boolean[], $9::boolean[]
-        ) as n (
-            id, destination_id, number, epoch, not_before, deadline, coarse, crowded, by_response
-        ){joined}
+            $1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[],
+            $6::boolean[], $7::boolean[], $9::boolean[]
+        ) as n (id, number, epoch, not_before, deadline, coarse, crowded, by_response)
         join deliveries a on a.id = any (array[n.id])
         where a.state = 'waiting'
         order by n.id
-        for update of a skip locked"
+        for update of a skip locked
     )
-}
-
-/// The part that marks what is `picked`.
-pub(super) const MARKED: &str = "update deliveries a
-        set state = 'admitted', permit = p.number, epoch = p.epoch,
-            not_before = from_micros(p.not_before), deadline = from_micros(p.deadline),
-            coarse = p.coarse, crowded = p.crowded, by_response = p.by_response,
-            admitted_at = from_micros($10)
-        from picked p
-        where a.id = any (array[p.id])
-        returning a.id, a.destination_id";
+    update deliveries a
+    set state = 'admitted', permit = p.number, epoch = p.epoch,
+        not_before = from_micros(p.not_before), deadline = from_micros(p.deadline),
+        coarse = p.coarse, crowded = p.crowded, by_response = p.by_response,
+        admitted_at = from_micros($8)
+    from picked p
+    where a.id = any (array[p.id])
+    returning a.id";
 
 /// Marks the picks; returns those that were still there to be marked.
 pub(super) async fn mark_admitted(
@@ -105,65 +41,37 @@ pub(super) async fn mark_admitted(
     plans: &[Plan],
     now: Timestamp,
 ) -> Result<HashSet<AttemptId>, Failure> {
-    let picks = Picks::of(plans);
-    if picks.ids.is_empty() {
+    let (mut ids, mut numbers, mut epochs) = (vec![], vec![], vec![]);
+    let (mut not_befores, mut deadlines) = (vec![], vec![]);
+    let (mut coarse, mut crowded, mut by_response) = (vec![], vec![], vec![]);
+    for plan in plans {
+        for permit in &plan.decided.permits {
+            ids.push(permit.attempt.0);
+            numbers.push(permit.number.0);
+            epochs.push(permit.epoch.0);
+            not_befores.push(permit.not_before.as_micros());
+            deadlines.push(permit.deadline.as_micros());
+            coarse.push(plan.decided.is_coarse);
+            by_response.push(plan.decided.by_response);
+            crowded.push(plan.decided.wakes(permit.number));
+        }
+    }
+    if ids.is_empty() {
         return Ok(HashSet::new());
     }
-    let picked = picked("");
-    let text = format!(
-        "-- admit: mark_admitted\n    with picked as materialized ({picked})\n    {MARKED}"
-    );
-    let marked: Vec<(i64, Uuid)> = picks.bound_to(text, now).fetch_all(connection).await?;
-    Ok(marked.into_iter().map(|(id, _)| AttemptId(id)).collect())
-}
-
-/// The part of a statement that writes down what the next run has to know, of the plans
-/// that are `joined`. It is bound [`bind_notes`] from `$first` on, and the clock as `$now`.
-pub(super) fn remembered((first, now): (usize, usize), cursor: &str, joined: &str) -> String {
-    let arrays: Vec<String> = (["uuid"].iter().chain(&["bigint"; 6]).enumerate())
-        .map(|(number, of)| format!("${}::{of}[]", first + number))
-        .collect();
-    let arrays = arrays.join(", ");
-    format!(
-        "insert into pacing (
-            destination_id, last_permit, meter_missing_micro, meter_as_of, meter_epoch,
-            looked_at, next_look_at, first_after
-        )
-        select n.id, n.last_permit, n.missing_micro, from_micros(n.as_of), n.epoch,
-            from_micros(${now}),
-            case n.next_look_at when 9223372036854775807 then 'infinity'
-                else from_micros(n.next_look_at) end,
-            {cursor}
-        from unnest({arrays})
-            as n (id, last_permit, missing_micro, as_of, next_look_at, first_after, epoch){joined}
-        on conflict (destination_id) do update
-        set last_permit = excluded.last_permit,
-            meter_missing_micro = excluded.meter_missing_micro,
-            meter_as_of = excluded.meter_as_of,
-            meter_epoch = excluded.meter_epoch,
-            looked_at = excluded.looked_at,
-            next_look_at = excluded.next_look_at,
-            first_after = excluded.first_after"
-    )
-}
-
-/// Binds what the next run has to know; the cursor of first attempts is this one.
-pub(super) fn bind_notes<O>(
-    statement: Statement<O>,
-    plans: &[Plan],
-    cursor: impl Fn(&Plan) -> i64,
-) -> Statement<O> {
-    let meter = |plan: &Plan| plan.decided.decision.meter;
-    let next_look_at = |plan: &Plan| plan.decided.next_look_at.map(Timestamp::as_micros);
-    let as_of = |meter: Meter| (meter.as_of > Timestamp::MIN).then(|| meter.as_of.as_micros());
-    statement
-        .bind(of(plans, |plan| plan.read.candidate.destination.0))
-        .bind(of(plans, |plan| plan.decided.last_permit.0))
-        .bind(of(plans, |plan| meter(plan).missing_micro))
-        .bind(of(plans, |plan| as_of(meter(plan))))
-        .bind(of(plans, next_look_at))
-        .bind(of(plans, cursor))
-        .bind(of(plans, |plan| plan.read.candidate.epoch.0))
+    let marked: Vec<i64> = sqlx::query_scalar(MARK_ADMITTED)
+        .bind(ids)
+        .bind(numbers)
+        .bind(epochs)
+        .bind(not_befores)
+        .bind(deadlines)
+        .bind(coarse)
+        .bind(crowded)
+        .bind(now.as_micros())
+        .bind(by_response)
+        .fetch_all(connection)
+        .await?;
+    Ok(marked.into_iter().map(AttemptId).collect())
 }
 
 /// Writes down what the next run has to know.
@@ -176,13 +84,42 @@ pub(super) async fn remember(
     if plans.is_empty() {
         return Ok(());
     }
-    let remembered = remembered((1, 8), "n.first_after", "");
-    let text = AssertSqlSafe(format!("-- admit: remember\n    {remembered}"));
-    let statement: Statement<(Uuid,)> = sqlx::query_as(text);
-    bind_notes(statement, plans, |plan| plan.cursor(marked, now))
-        .bind(now.as_micros())
-        .fetch_all(connection)
-        .await?;
+    let meter = |plan: &Plan| plan.decided.decision.meter;
+    let next_look_at = |plan: &Plan| plan.decided.next_look_at.map(Timestamp::as_micros);
+    let as_of = |meter: Meter| (meter.as_of > Timestamp::MIN).then(|| meter.as_of.as_micros());
+    sqlx::query(
+        "-- admit: remember
+        insert into pacing (
+            destination_id, last_permit, meter_missing_micro, meter_as_of, meter_epoch,
+            looked_at, next_look_at, first_after
+        )
+        select n.id, n.last_permit, n.missing_micro, from_micros(n.as_of), n.epoch, from_micros($8),
+            case n.next_look_at when 9223372036854775807 then 'infinity'
+                else from_micros(n.next_look_at) end,
+            n.first_after
+        from unnest(
+            $1::uuid[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[],
+            $7::bigint[]
+        ) as n (id, last_permit, missing_micro, as_of, next_look_at, first_after, epoch)
+        on conflict (destination_id) do update
+        set last_permit = excluded.last_permit,
+            meter_missing_micro = excluded.meter_missing_micro,
+            meter_as_of = excluded.meter_as_of,
+            meter_epoch = excluded.meter_epoch,
+            looked_at = excluded.looked_at,
+            next_look_at = excluded.next_look_at,
+            first_after = excluded.first_after",
+    )
+    .bind(of(plans, |plan| plan.read.candidate.destination.0))
+    .bind(of(plans, |plan| plan.decided.last_permit.0))
+    .bind(of(plans, |plan| meter(plan).missing_micro))
+    .bind(of(plans, |plan| as_of(meter(plan))))
+    .bind(of(plans, next_look_at))
+    .bind(of(plans, |plan| plan.cursor(marked, now)))
+    .bind(of(plans, |plan| plan.read.candidate.epoch.0))
+    .bind(now.as_micros())
+    .execute(connection)
+    .await?;
     Ok(())
 }
 
@@ -223,6 +160,6 @@ pub(super) async fn fold_starts(
 }
 
 /// A column of all plans.
-pub(super) fn of<T>(plans: &[Plan], column: impl Fn(&Plan) -> T) -> Vec<T> {
+fn of<T>(plans: &[Plan], column: impl Fn(&Plan) -> T) -> Vec<T> {
     plans.iter().map(column).collect()
 }

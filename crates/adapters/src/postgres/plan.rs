@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use domain::admission::{Candidate, Decided};
-use domain::ids::{AttemptId, PermitNumber, TenantId};
+use domain::ids::{AttemptId, PermitNumber};
 use domain::permit::Permit;
 use domain::time::Timestamp;
 use engine::ports::{Run, RunResult};
@@ -22,8 +22,6 @@ pub(super) struct Read {
     pub(super) candidate: Candidate,
     /// Beside its usage, which is the candidate's.
     reading: Reading,
-    /// Which of its destination ([`Found::version`]).
-    pub(super) version: Option<i64>,
     first_after: i64,
     republish: bool,
     failing: bool,
@@ -46,7 +44,6 @@ impl Read {
                 next_due: reading.backlog.next_due,
             },
             reading,
-            version: destination.version,
             first_after: destination.first_after,
             republish: run.republish,
             failing: destination.failing,
@@ -61,26 +58,6 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// What it was asked for by.
-    pub(super) const fn run(&self) -> Run {
-        Run {
-            destination: self.read.candidate.destination,
-            republish: self.read.republish,
-        }
-    }
-
-    /// What its tenant is given by it.
-    pub(super) fn given(&self) -> (TenantId, u32) {
-        let permits = u32::try_from(self.decided.permits.len()).unwrap_or(u32::MAX);
-        (self.read.candidate.tenant, permits)
-    }
-
-    /// What it gives permits to.
-    pub(super) fn picked(&self) -> HashSet<AttemptId> {
-        let permits = self.decided.permits.iter();
-        permits.map(|permit| permit.attempt).collect()
-    }
-
     /// Final starts that are in no bucket, to be folded now.
     pub(super) fn to_fold(&self) -> &[AttemptId] {
         &self.read.reading.to_fold

@@ -9,14 +9,8 @@ use domain::ids::{AttemptId, PermitNumber};
 use domain::policy::LimitSettings;
 use domain::time::Timestamp;
 use engine::ports::StoreError;
-use sqlx::Postgres;
-use sqlx::postgres::PgArguments;
-use sqlx::query::QueryAs;
 
 use super::failure::Failure;
-
-/// A statement that answers such rows, before it is asked.
-pub(super) type Statement<O> = QueryAs<'static, Postgres, O, PgArguments>;
 
 /// A word of a closed set, or an error that names its place.
 pub(super) fn word<T: FromStr>(

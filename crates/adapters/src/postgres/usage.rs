@@ -107,9 +107,8 @@ pub(super) struct Waiting {
     pub(super) first: bool,
 }
 
-/// Reads them all. `now` is the store's clock, read before; all that counts or waits is of
-/// the days that are `open`. Nobody admits between the two, or what comes of it is not
-/// written: see [`engine::ports::Store`].
+/// Reads them all. `now` is the store's clock, read after the locks; all that
+/// counts or waits is of the days that are `open`.
 pub(super) async fn read(
     connection: &mut PgConnection,
     questions: &[Question<'_>],

@@ -6,8 +6,8 @@
 //!                            its destinations
 //! ```
 //!
-//! The store reads the [`Candidate`]s and writes what comes out, under a lock or where nothing
-//! has changed meanwhile; it makes no choices.
+//! The store locks, reads the [`Candidate`]s and writes what comes out; it makes
+//! no choices.
 //!
 //! **A share breaks no limit.** Who gets less than it could have is decided
 //! again with so many places, by the same rule and on the same usage; it is not
@@ -143,8 +143,8 @@ impl Decided {
     }
 }
 
-/// Decides one round at `now`: the store's clock, read when the engine's `Store` says.
-/// `room` bounds the permits of all of them together.
+/// Decides one round at `now`: the store's clock, read after the locks. `room`
+/// bounds the permits of all of them together.
 ///
 /// Pure and total, like [`admit`].
 pub fn round<'a>(

@@ -58,22 +58,6 @@ impl Room {
     pub fn left(&self) -> u32 {
         self.capacity.saturating_sub(self.outstanding)
     }
-
-    /// Counts what has been given since.
-    pub fn add(&mut self, given: &[Given]) {
-        for one in given {
-            self.outstanding = self.outstanding.saturating_add(one.permits);
-            let of = |load: &&mut Load| load.tenant == one.tenant;
-            match self.loads.iter_mut().find(of) {
-                Some(load) => load.outstanding = load.outstanding.saturating_add(one.permits),
-                None => self.loads.push(Load {
-                    tenant: one.tenant,
-                    outstanding: one.permits,
-                    in_flight: 0,
-                }),
-            }
-        }
-    }
 }
 
 /// What one destination could be given.

@@ -24,13 +24,10 @@ use super::sender::Target;
 /// The store, as the loops see it. Every method is one batch and one atomic
 /// step: a crash half-way leaves all of it or nothing.
 ///
-/// All times are of the store's own clock. It is read after the locks that the step
-/// takes, and so are the rows on which it decides; where the store is a database,
-/// isolation is read committed. A run of [`Store::admit`] may be read without a lock if
-/// what it decides is written only where, with the lock, a version is found again that was
-/// read *no later* than the clock and the rows: what is decided is then as if all of it
-/// had been locked since. Contention is an answer ([`RunResult::Skipped`],
-/// [`ClaimAnswer::Skipped`]), not an error.
+/// All times are of the store's own clock, read after the locks that the step
+/// takes; where the store is a database, isolation is read committed and every
+/// decision is made on rows read *after* they were locked. Contention is an
+/// answer ([`RunResult::Skipped`], [`ClaimAnswer::Skipped`]), not an error.
 ///
 /// An empty batch touches nothing, but is asked all the same and answers the
 /// time: that makes a new process's connections and statements ready.
@@ -63,13 +60,10 @@ pub trait Store: Send + Sync {
     /// no key. Expired keys are free; [`Store::reap`] deletes them.
     async fn accept_events(&self, events: &[NewEvent]) -> Result<Vec<Acceptance>, StoreError>;
 
-    /// One scheduler run for many destinations: reads the limits as they are now
-    /// and the usage in one statement, decides by `domain::admission::round`, and
-    /// marks the chosen attempts `admitted` with number, epoch, slot and deadline.
-    /// From what was read to the commit nobody else has admitted there or changed a
-    /// limit: a row that somebody holds is skipped. Runs of which something changed while
-    /// they were read without a lock are an atomic step of their own, after the others: of
-    /// an error the others' permits may be out, as after a crash.
+    /// One scheduler run for many destinations: locks each row (skipping those
+    /// that somebody holds), reads the limits as they are now and the usage in
+    /// one statement, decides by `domain::admission::round`, and marks the
+    /// chosen attempts `admitted` with number, epoch, slot and deadline.
     ///
     /// `room` bounds the permits of all of them together, shared max-min
     /// fairly between tenants and then between a tenant's destinations
@@ -325,7 +319,7 @@ pub struct Run {
 /// What [`Store::admit`] did.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Admitted {
-    /// The store's clock, by which all is decided.
+    /// The store's clock, read after the locks.
     pub now: Timestamp,
     /// One result per run, in the order of the runs.
     pub results: Vec<RunResult>,

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use domain::admission::{Blocked, CROWDED_FLOOR, LOOK_WHEN_CROWDED, LOOK_WHEN_NONE_WAKES};
-use domain::share::Room;
+use domain::share::{Load, Room};
 use tokio::time::Instant;
 
 use crate::ports::{Admitted, Given, NextRun, RunResult, Store};
@@ -223,6 +223,18 @@ impl Counted {
         if given.is_empty() {
             return;
         }
-        Arc::make_mut(&mut self.room).add(given);
+        let room = Arc::make_mut(&mut self.room);
+        for one in given {
+            room.outstanding = room.outstanding.saturating_add(one.permits);
+            let of = |load: &&mut Load| load.tenant == one.tenant;
+            match room.loads.iter_mut().find(of) {
+                Some(load) => load.outstanding = load.outstanding.saturating_add(one.permits),
+                None => room.loads.push(Load {
+                    tenant: one.tenant,
+                    outstanding: one.permits,
+                    in_flight: 0,
+                }),
+            }
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! What can happen next.
 
-use super::state::{Lock, Stage, State, Unlocked};
+use super::state::{Lock, Stage, State};
 use super::store::{Answer, is_raise};
 use super::{Admission, Mutation};
 
@@ -17,13 +17,8 @@ pub enum Action {
     Commit,
     /// It dies, or its transaction ends without effect.
     RollBack,
-    /// A scheduler reads the version, the limits and the clock, without the lock.
-    ReadVersion,
-    /// It reads what is used in a later statement, and decides.
-    DecideUnlocked,
-    /// It locks the row, and goes on if nobody has admitted or changed anything since it
-    /// read the version.
-    LockAsRead,
+    /// A second scheduler reads, and waits for the lock (a mutation's).
+    DecideBehind,
     /// A permit's message is published.
     Publish(Permit),
     /// Its scheduler dies before publishing it.
@@ -94,23 +89,15 @@ impl Admission {
     fn enabled_for_schedulers(&self, state: &State, actions: &mut Vec<Action>) {
         let work = self.eligible(state).next().is_some();
         match state.lock {
+            Lock::Free if state.behind.is_some() => actions.push(Action::Lock),
             Lock::Free if work && state.limit > 0 => actions.push(Action::Lock),
             Lock::Locked => actions.extend([Action::Decide, Action::RollBack]),
             Lock::Decided(_) => actions.extend([Action::Commit, Action::RollBack]),
             Lock::Free | Lock::Changing { .. } => {}
         }
-        let can_write = state.lock == Lock::Free || self.mutated(Mutation::WrittenUnlocked);
-        match state.unlocked {
-            None if self.bounds.unlocked && work && state.limit > 0 => {
-                actions.push(match self.mutated(Mutation::VersionReadLast) {
-                    true => Action::DecideUnlocked,
-                    false => Action::ReadVersion,
-                });
-            }
-            Some(Unlocked::Versioned { .. }) => actions.push(Action::DecideUnlocked),
-            Some(Unlocked::Unversioned(_)) => actions.push(Action::ReadVersion),
-            Some(Unlocked::Decided(_)) if can_write => actions.push(Action::LockAsRead),
-            None | Some(Unlocked::Decided(_)) => {}
+        let stale = self.mutated(Mutation::StaleSnapshot);
+        if stale && state.lock != Lock::Free && state.behind.is_none() && work {
+            actions.push(Action::DecideBehind);
         }
     }
 

@@ -4,13 +4,8 @@
 /// what it breaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Mutation {
-    /// A scheduler reads before it has the lock, and decides from that, whatever others
-    /// have done since.
+    /// A scheduler reads before it has the lock, and decides from that.
     StaleSnapshot,
-    /// A scheduler that reads without the lock reads the version after what is used.
-    VersionReadLast,
-    /// What was read without the lock is written without it too.
-    WrittenUnlocked,
     /// A permit counts at its slot and not at its deadline.
     CountedAtSlot,
     /// A permit counts for a tick longer than it can start: safe, and slow.
@@ -47,10 +42,8 @@ pub enum Mutation {
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 16] = [
         Self::StaleSnapshot,
-        Self::VersionReadLast,
-        Self::WrittenUnlocked,
         Self::CountedAtSlot,
         Self::CountedTooLong,
         Self::OutstandingIgnored,

@@ -131,10 +131,6 @@ fn sometimes_in_messages() -> Vec<Property<Admission>> {
                     && (state.rows.iter()).any(|row| row.messages.iter().any(|one| one.unpublished))
             },
         ),
-        Property::sometimes(
-            "one scheduler decides while another has read without the lock",
-            |_, state: &State| matches!(state.lock, Lock::Decided(_)) && state.unlocked.is_some(),
-        ),
         Property::sometimes("a claim commits after its deadline", |_, state: &State| {
             (state.rows.iter()).any(|row| row.is_claiming() && row.is_past_deadline())
         }),
@@ -223,7 +219,7 @@ fn rule(model: &Admission, state: &State) -> Option<Judged> {
         let counted = ends.iter().filter(|end| **end > not_before - PERIOD);
         counted.count() < limit
     };
-    let decision = model.decision(state, 0);
+    let decision = model.decision(state);
     let mut judged = Judged {
         obeyed: true,
         used_up: true,

@@ -19,8 +19,9 @@ pub struct State {
     pub limit: u8,
     /// Who holds the destination's row.
     pub lock: Lock,
-    /// A scheduler that reads without the lock.
-    pub unlocked: Option<Unlocked>,
+    /// A second scheduler that has read what it decides from and waits for
+    /// the lock. Only a mutation lets anybody do that.
+    pub behind: Option<Picks>,
     /// How often limits may still change.
     pub changes_left: u8,
     /// The observer's: starts in each of the last P ticks, this one first.
@@ -113,24 +114,6 @@ pub enum Lock {
     },
 }
 
-/// How far a run that reads without the lock has come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Unlocked {
-    /// It has the version, the limits and the clock.
-    Versioned {
-        /// So many ticks ago; `READ_AGE` at most.
-        ago: i8,
-    },
-    /// By a mutation: it has read what is used and decided, and has no version yet.
-    Unversioned(Picks),
-    /// It has read what is used since, and decided.
-    Decided(Picks),
-}
-
-/// How much later than the version what is used is read, at most. It is as if the version
-/// had been read then: it is the same until somebody writes another.
-pub(super) const READ_AGE: i8 = 1;
-
 /// What a run has decided: which row gets which deadline.
 pub(super) type Picks = [Option<(u8, i8)>; MAX_LIMIT];
 
@@ -146,7 +129,7 @@ impl State {
             rows,
             limit,
             lock: Lock::Free,
-            unlocked: None,
+            behind: None,
             changes_left: bounds.changes,
             starts: [0; PERIOD as usize],
             bounds: [limit; PERIOD as usize],

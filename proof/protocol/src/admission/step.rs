@@ -1,7 +1,7 @@
 //! What each step does.
 
 use super::action::{Action, Permit};
-use super::state::{Copies, Lock, Picks, READ_AGE, Stage, State, Unlocked};
+use super::state::{Copies, Lock, Stage, State};
 use super::store::Answer;
 use super::{Admission, GRACE, LEAD, Mutation, PERIOD};
 
@@ -9,9 +9,9 @@ impl Admission {
     pub(super) fn step(&self, state: &mut State, action: Action) {
         match action {
             Action::Tick => self.tick(state),
-            Action::Lock => state.lock = Lock::Locked,
+            Action::Lock => state.lock = state.behind.take().map_or(Lock::Locked, Lock::Decided),
             Action::Decide => {
-                let picks = self.picks(state, 0);
+                let picks = self.picks(state);
                 let nothing = picks.iter().all(Option::is_none);
                 state.lock = if nothing {
                     Lock::Free
@@ -26,9 +26,7 @@ impl Admission {
                 state.lock = Lock::Free;
             }
             Action::RollBack => state.lock = Lock::Free,
-            Action::ReadVersion => self.read_version(state),
-            Action::DecideUnlocked => self.decide_unlocked(state),
-            Action::LockAsRead => self.lock_as_read(state),
+            Action::DecideBehind => state.behind = Some(self.picks(state)),
             Action::Change { to } => {
                 state.lock = Lock::Changing {
                     to,
@@ -81,13 +79,14 @@ impl Admission {
                 *deadline = nearer(*deadline);
             }
         }
-        if let Lock::Decided(picks) = &mut state.lock {
-            come_nearer(picks);
-        }
-        match &mut state.unlocked {
-            Some(Unlocked::Versioned { ago }) => *ago = (*ago + 1).min(READ_AGE),
-            Some(Unlocked::Unversioned(picks) | Unlocked::Decided(picks)) => come_nearer(picks),
-            None => {}
+        let picks = match &mut state.lock {
+            Lock::Decided(picks) => Some(picks),
+            _ => None,
+        };
+        for picks in picks.into_iter().chain(&mut state.behind) {
+            for (_, deadline) in picks.iter_mut().flatten() {
+                *deadline = nearer(*deadline);
+            }
         }
     }
 
@@ -181,12 +180,6 @@ fn copies(state: &mut State, permit: Permit) -> &mut Copies {
 fn back_to_queue(state: &mut State, permit: Permit) {
     let copies = copies(state, permit);
     (copies.held, copies.queued) = (copies.held - 1, copies.queued + 1);
-}
-
-fn come_nearer(picks: &mut Picks) {
-    for (_, deadline) in picks.iter_mut().flatten() {
-        *deadline = nearer(*deadline);
-    }
 }
 
 /// A deadline a tick later. One that passed a period ago counts in no window

@@ -4,8 +4,9 @@
 use domain::admission::{Backlog, Decision, Outstanding, Slot, Usage, admit};
 use domain::policy::{LimitSettings, Policy};
 
-use super::state::{Lock, Picks, Row, Stage, State, Unlocked};
+use super::state::{Lock, Picks, Row, Stage, State};
 use super::{Admission, GRACE, Mutation, TICKS};
+use crate::ticks::NOW;
 
 /// What a claim is answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,9 +54,8 @@ impl Admission {
         }
     }
 
-    /// What the shipped function decides for this state, where it read the clock so many
-    /// ticks ago.
-    pub(super) fn decision(&self, state: &State, ago: i8) -> Decision {
+    /// What the shipped function decides for this state.
+    pub(super) fn decision(&self, state: &State) -> Decision {
         let backlog = Backlog {
             due: u32::try_from(self.eligible(state).count()).expect("a few rows"),
             urgent: 0,
@@ -66,15 +66,14 @@ impl Admission {
             &self.usage(state),
             &backlog,
             1_000,
-            TICKS.at(-ago),
+            NOW,
         )
     }
 
-    /// Which rows a run would give permits to, and with what deadlines, where it read the
-    /// clock so many ticks ago.
-    pub(super) fn picks(&self, state: &State, ago: i8) -> Picks {
+    /// Which rows a run would give permits to, and with what deadlines.
+    pub(super) fn picks(&self, state: &State) -> Picks {
         let mut picks = Picks::default();
-        let slots = self.decision(state, ago).slots;
+        let slots = self.decision(state).slots;
         let given = self.eligible(state).zip(slots);
         for (pick, (row, slot)) in picks.iter_mut().zip(given) {
             *pick = Some((
@@ -91,54 +90,8 @@ impl Admission {
         decision.slots.iter().map(of)
     }
 
-    /// The version, the limits and the clock, in one statement. Whoever writes another
-    /// version leaves nothing of the run ([`Self::outdate`]), so that they need not be kept.
-    pub(super) fn read_version(&self, state: &mut State) {
-        state.unlocked = Some(match state.unlocked {
-            Some(Unlocked::Unversioned(picks)) => Unlocked::Decided(picks),
-            _ => Unlocked::Versioned { ago: 0 },
-        });
-    }
-
-    /// What is used, in the next.
-    pub(super) fn decide_unlocked(&self, state: &mut State) {
-        let ago = match state.unlocked {
-            Some(Unlocked::Versioned { ago }) => ago,
-            _ => 0,
-        };
-        let picks = self.picks(state, ago);
-        let decided = match self.mutated(Mutation::VersionReadLast) {
-            true => Unlocked::Unversioned(picks),
-            false => Unlocked::Decided(picks),
-        };
-        state.unlocked = (picks.iter().any(Option::is_some)).then_some(decided);
-    }
-
-    /// One statement locks, compares and marks. Between the first and the last time may
-    /// pass, as it may for whoever has the lock.
-    pub(super) fn lock_as_read(&self, state: &mut State) {
-        let Some(Unlocked::Decided(picks)) = state.unlocked.take() else {
-            return;
-        };
-        if self.mutated(Mutation::WrittenUnlocked) {
-            self.mark_admitted(state, picks);
-        } else {
-            state.lock = Lock::Decided(picks);
-        }
-    }
-
-    /// Whoever has read the version without the lock finds another, and writes nothing: that
-    /// is as well known at once.
-    fn outdate(&self, state: &mut State) {
-        let has_none = matches!(state.unlocked, Some(Unlocked::Unversioned(_)));
-        if !has_none && !self.mutated(Mutation::StaleSnapshot) {
-            state.unlocked = None;
-        }
-    }
-
     /// Marks what was picked and still waits.
     pub(super) fn mark_admitted(&self, state: &mut State, picks: Picks) {
-        self.outdate(state);
         for (index, deadline) in picks.into_iter().flatten() {
             let row = &mut state.rows[usize::from(index)];
             if row.stage == Stage::Waiting {
@@ -242,7 +195,6 @@ impl Admission {
         }
         state.limit = to;
         state.lock = Lock::Free;
-        self.outdate(state);
     }
 
     pub(super) fn rows<'a>(&self, state: &'a State) -> impl Iterator<Item = &'a Row> + use<'a> {

@@ -4,8 +4,9 @@
 //! destination that the shortest would do for gets the same answer.
 
 use domain::time::Timestamp;
-use sqlx::postgres::PgRow;
-use sqlx::{FromRow, PgConnection};
+use sqlx::postgres::{PgArguments, PgRow};
+use sqlx::query::QueryAs;
+use sqlx::{FromRow, PgConnection, Postgres};
 
 use super::everything::{Everything, Rest};
 use super::owed::Owed;
@@ -14,7 +15,6 @@ use super::starts::Starts;
 use super::{MAX_UNFOLDED, Most, Question, Scope, everything, owed, starts};
 use crate::postgres::failure::Failure;
 use crate::postgres::id_range::IdRange;
-use crate::postgres::rows::Statement;
 
 /// A destination's answer.
 pub(super) struct Row {
@@ -93,6 +93,8 @@ pub(super) struct Asked<'a> {
     pub(super) now: Timestamp,
     pub(super) open: IdRange,
 }
+
+type Statement<O> = QueryAs<'static, Postgres, O, PgArguments>;
 
 impl Asked<'_> {
     /// The rows, read by the shortest text that does for all of them.

@@ -30,18 +30,6 @@ fn room(capacity: u32, loads: &[(u8, u32, u32)]) -> Room {
 }
 
 #[test]
-fn what_is_given_takes_room() {
-    let mut left = room(10, &[(1, 2, 1)]);
-    let given = [(1, 3), (2, 4)].map(|(id, permits)| Given {
-        tenant: tenant(id),
-        permits,
-    });
-    left.add(&given);
-    assert_eq!(left, room(10, &[(1, 5, 1), (2, 4, 0)]));
-    assert_eq!(left.left(), 1);
-}
-
-#[test]
 fn ten_thousand_destinations_count_as_one() {
     let mut asks = vec![ask(1, 5); 10_000];
     asks.push(ask(2, 200));
