@@ -26,12 +26,13 @@ const UNBOUNDED: &str = "1000000000000";
 
 /// What an API needs to let us in, and to refuse nothing: what is measured is
 /// what a backlog costs, not when it is refused.
-pub(crate) const OPEN: [(&str, &str); 6] = [
+pub(crate) const OPEN: [(&str, &str); 7] = [
     ("PACELINE_API_KEY", KEY),
     ("PACELINE_MAX_DESTINATION_BACKLOG", UNBOUNDED),
     ("PACELINE_MAX_TENANT_BACKLOG", UNBOUNDED),
     ("PACELINE_MAX_BACKLOG", UNBOUNDED),
     ("PACELINE_INGEST_PER_SECOND", "1000000000"),
+    ("PACELINE_TENANT_INGEST_PER_SECOND", "1000000000"),
     ("PACELINE_MANAGE_PER_SECOND", "1000000000"),
 ];
 

@@ -22,6 +22,15 @@ impl Default for IngestLimit {
     }
 }
 
+impl IngestLimit {
+    /// Of a tenant for which nothing is said, nor in its tier: what two cores that also run
+    /// the store take beside all else.
+    #[must_use]
+    pub const fn of_a_tenant() -> Self {
+        Self(NonZeroU32::MIN.saturating_add(999))
+    }
+}
+
 /// What a tenant has used, in millionths of a delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IngestBucket {

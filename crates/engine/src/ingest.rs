@@ -49,6 +49,12 @@ const ALONE_AFTER: Duration = Duration::from_secs(1);
 /// deliveries than can be made in the time.
 const PART_RESTS: u32 = 3;
 
+/// Of those that are committed together, at most so many events and payload bytes where
+/// several tenants hand something in: whoever comes during a commit waits for all of it, and
+/// then for the next one. One request is more, where it must be.
+const SHARED_EVENTS: usize = 128;
+const SHARED_BYTES: usize = 1024 * 1024;
+
 /// A part that took longer is not what slows the store, and the next one rests as after
 /// one that took so long.
 const PART_RESTS_FOR: Duration = Duration::from_millis(500);
@@ -165,6 +171,10 @@ pub struct IngestLoop {
     part_from: Instant,
     /// Of the last commit of those that are committed together.
     last_together: Option<Instant>,
+    /// Who handed something in last, and when.
+    last: Option<(TenantId, Instant)>,
+    /// Two have, one soon after the other.
+    several_until: Option<Instant>,
 }
 
 impl Ingest {
@@ -188,6 +198,8 @@ impl Ingest {
             part: *PART.end(),
             part_from: Instant::now(),
             last_together: None,
+            last: None,
+            several_until: None,
         };
         let queue_bytes = options.queue_bytes.min(u32::MAX as usize);
         let front = Self {
@@ -290,6 +302,11 @@ impl IngestLoop {
 
     /// Into the line that it belongs to.
     fn sort(&mut self, request: Request) {
+        let now = Instant::now();
+        let last = self.last.replace((request.tenant, now));
+        if last.is_some_and(|(last, at)| last != request.tenant && now < at + ALONE_AFTER) {
+            self.several_until = Some(now + ALONE_AFTER);
+        }
         match self.is_wide(request.rest()) {
             true => self.apart.push(request),
             false => self.together.push(request),
@@ -308,6 +325,7 @@ impl IngestLoop {
         {
             self.sort(request);
         }
+        let (most_events, most_bytes) = self.most_together();
         let first = self.together.pop()?;
         let (mut events, mut bytes) = size(&first);
         let mut requests = vec![first];
@@ -315,8 +333,7 @@ impl IngestLoop {
             let (more_events, more_bytes) = size(&request);
             events += more_events;
             bytes += more_bytes;
-            if events > self.options.batch_events.min(MAX_ROWS) || bytes > self.options.batch_bytes
-            {
+            if events > most_events || bytes > most_bytes {
                 self.together.untake(vec![request]);
                 break;
             }
@@ -324,6 +341,16 @@ impl IngestLoop {
         }
         self.last_together = Some(Instant::now());
         Some(self.commit(requests, usize::MAX))
+    }
+
+    /// Events and payload bytes of a commit.
+    fn most_together(&self) -> (usize, usize) {
+        let events = self.options.batch_events.min(MAX_ROWS);
+        let bytes = self.options.batch_bytes;
+        match (self.several_until).is_some_and(|until| Instant::now() < until) {
+            true => (events.min(SHARED_EVENTS), bytes.min(SHARED_BYTES)),
+            false => (events, bytes),
+        }
     }
 
     /// A part of the next one of those that are written apart.

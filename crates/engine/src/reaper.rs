@@ -17,14 +17,13 @@ use tokio_util::sync::CancellationToken;
 
 use crate::pause::ends_within;
 use crate::ports::{
-    HEARTBEAT_TIMEOUT, MAX_REQUEST_TIMEOUT, MAX_ROWS, REAP_PART_BOUND, ReapRules, Reaped, Schedule,
-    Store,
+    HEARTBEAT_TIMEOUT, MAX_REQUEST_TIMEOUT, REAP_PART_BOUND, ReapRules, Reaped, Schedule, Store,
 };
 use crate::wake::wake_freed;
 
-/// Rows of one step, at most.
-#[expect(clippy::cast_possible_truncation, reason = "a thousand")]
-const MOST: u32 = MAX_ROWS as u32;
+/// Rows of one step, at most: a few milliseconds, for where a store has one writer the others
+/// wait meanwhile.
+const MOST: u32 = 250;
 
 /// Rows of the smallest step: if the store cannot do so few in its bound, fewer
 /// would not help.
@@ -104,11 +103,11 @@ impl Reaper {
     /// Reaps until `shutdown`.
     pub async fn run(mut self, shutdown: CancellationToken) {
         loop {
-            let more = self.tick().await;
-            let pause = if more {
-                Duration::ZERO
-            } else {
-                self.options.every
+            let began = Instant::now();
+            // What is left has half of the time: it may be much, and all of one tenant's.
+            let pause = match self.tick().await {
+                true => began.elapsed().min(self.options.every),
+                false => self.options.every,
             };
             if ends_within(pause, &shutdown).await {
                 return;

@@ -264,11 +264,17 @@ pub const MANAGE_PER_SECOND: NonZeroU32 = NonZeroU32::MIN.saturating_add(99);
 /// their own.
 #[derive(Debug, Clone, Copy, Args)]
 pub struct IngestConfig {
-    /// How many events a second each tenant may hand in at this process, and
+    /// How many events a second the default tenant may hand in at this process, and
     /// how many at once.
     #[arg(long, env = "PACELINE_INGEST_PER_SECOND", value_name = "N")]
     #[arg(default_value_t = IngestLimit::default().0)]
     pub ingest_per_second: NonZeroU32,
+
+    /// The same of each other tenant, if neither it nor its tier has an
+    /// `ingest_per_second`; no more than the default tenant.
+    #[arg(long, env = "PACELINE_TENANT_INGEST_PER_SECOND", value_name = "N")]
+    #[arg(default_value_t = IngestLimit::of_a_tenant().0)]
+    pub tenant_ingest_per_second: NonZeroU32,
 
     /// How many attempts of one destination may be pending: above 80 % of it
     /// events are refused until below 50 %. The same in every process.

@@ -89,8 +89,16 @@ impl Front {
 /// The way in of events, within the rates and bounds of this process.
 #[must_use]
 pub fn intake(parts: &Parts, config: Option<IngestConfig>, entrance: Entrance) -> Intake {
-    let usual = config.map(|config| IngestLimit(config.ingest_per_second));
-    let rates = IngestRates::new(usual.unwrap_or_default());
+    let rates = match config {
+        Some(config) => {
+            let of_tenants = config
+                .tenant_ingest_per_second
+                .min(config.ingest_per_second);
+            IngestRates::new(IngestLimit(config.ingest_per_second))
+                .of_others(IngestLimit(of_tenants))
+        }
+        None => IngestRates::new(IngestLimit::default()),
+    };
     let Entrance { ingest, pressure } = entrance;
     let accepted = Arc::clone(&parts.stored) as _;
     Intake::new(ingest, pressure, accepted, rates)

@@ -476,6 +476,43 @@ async fn tenants_have_their_turns() {
     assert_eq!(done, 1 + 4);
 }
 
+/// Nobody waits for all that another tenant has handed in before, and not for a second such
+/// commit. Of one tenant alone as much as there is goes together.
+#[tokio::test(start_paused = true)]
+async fn commits_are_short_where_several_tenants_hand_in() {
+    let front = Front::new(IngestOptions::default());
+    front.world.store.accept.takes(ms(10));
+    for _ in 0..6 {
+        front.accept(events(100, 1)).await;
+    }
+    let mut of_another = events(1, 1);
+    of_another[0].tenant = OTHER;
+    let one = front.accept(of_another).await;
+    pass(ms(21)).await;
+    assert!(one.is_finished());
+    pass(ms(1_079)).await;
+    for _ in 0..6 {
+        front.accept(events(100, 1)).await;
+    }
+    pass(ms(100)).await;
+    let short = [100, 101, 100, 100, 100, 100];
+    assert_eq!(front.commits(), [&short[..], &[100, 500]].concat());
+}
+
+#[tokio::test(start_paused = true)]
+async fn commits_hold_little_where_several_tenants_hand_in() {
+    let front = Front::new(IngestOptions::default());
+    front.world.store.accept.takes(ms(10));
+    let mut of_another = events(1, 1);
+    of_another[0].tenant = OTHER;
+    front.accept(of_another).await;
+    for _ in 0..4 {
+        front.accept(events(1, 500 * 1024)).await;
+    }
+    pass(ms(100)).await;
+    assert_eq!(front.commits(), [1, 2, 2]);
+}
+
 /// What is written of it stays; the rest is not written for nobody.
 #[tokio::test(start_paused = true)]
 async fn a_large_request_ends_with_its_caller() {

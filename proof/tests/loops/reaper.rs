@@ -104,6 +104,23 @@ async fn full_batches_follow_each_other_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn full_batches_leave_half_of_the_time_to_others() {
+    let world = World::new();
+    world.store.reap.takes(ms(30));
+    world.store.reap.answers(|_| {
+        Ok(Reaped {
+            cancelled: u32::try_from(MAX_ROWS).unwrap(),
+            ..Reaped::default()
+        })
+    });
+    let running = tokio::spawn(reaper(&world).run(world.shutdown.clone()));
+    sleep(ms(299)).await;
+    world.shutdown.cancel();
+    running.await.unwrap();
+    assert_eq!(rules(&world).len(), 5);
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_waits_again_is_woken_whatever_the_floor() {
     let world = World::new();
     let later = Wake::after(destination(2), Duration::from_secs(5));

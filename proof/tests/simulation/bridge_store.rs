@@ -81,13 +81,13 @@ fn a_lost_wake_is_found_in_sqlite() {
 
 #[test]
 fn postgres_answers_one_caller_as_sqlite_does() {
-    let compared = timed::agree(runner(10), 1..=1, 1, &|store| Arc::new(store)).unwrap();
+    let compared = timed::agree(runner(6), 1..=1, 1, &|store| Arc::new(store)).unwrap();
     assert!(compared > 0, "nothing was compared");
 }
 
 #[test]
 fn postgres_answers_one_caller_as_sqlite_does_when_permits_lapse() {
-    let compared = timed::agree(runner(3), 1..=1, 2, &|store| Arc::new(store)).unwrap();
+    let compared = timed::agree(runner(2), 1..=1, 2, &|store| Arc::new(store)).unwrap();
     assert!(compared > 0, "nothing was compared");
 }
 
@@ -98,7 +98,7 @@ fn postgres_answers_many_callers_as_sqlite_does_in_some_order() {
         timed::agree(cases, many, 1, &|store| Arc::new(store)).unwrap()
     };
     // It takes longest of all, and would be alone on one core in the end.
-    let [first, rest] = runner(20).halves();
+    let [first, rest] = runner(8).halves();
     let compared = std::thread::scope(|scope| {
         let first = scope.spawn(|| half(first));
         half(rest) + first.join().unwrap()
@@ -109,7 +109,7 @@ fn postgres_answers_many_callers_as_sqlite_does_in_some_order() {
 #[test]
 fn postgres_answers_many_callers_as_sqlite_does_when_permits_lapse() {
     let many = 2..=CONNECTIONS;
-    let compared = timed::agree(runner(4), many, 2, &|store| Arc::new(store)).unwrap();
+    let compared = timed::agree(runner(2), many, 2, &|store| Arc::new(store)).unwrap();
     assert!(compared > 0, "nothing was compared");
 }
 

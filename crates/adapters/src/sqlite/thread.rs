@@ -146,26 +146,27 @@ const AHEAD: usize = 64;
 #[derive(Default)]
 struct Line {
     steps: VecDeque<Step>,
+    /// Somebody waits longer because another was wanted soon.
+    is_owed: bool,
 }
 
 impl Line {
-    /// What has waited for longest; waits for one. `None` when nobody asks any more.
+    /// What begins: one that is wanted soon, or what has waited for longest, and that at
+    /// least every other time; waits for one. `None` when nobody asks any more.
     fn first(&mut self, queue: &mut mpsc::Receiver<Step>) -> Option<Step> {
-        self.steps.pop_front().or_else(|| queue.blocking_recv())
+        self.look(queue);
+        if self.steps.is_empty() {
+            return queue.blocking_recv();
+        }
+        let at = if self.is_owed { 0 } else { self.wanted() };
+        self.is_owed = at > 0;
+        self.steps.remove(at)
     }
 
-    /// What joins a group next: one that is wanted soon, before all but a claim that has
-    /// waited for longest, whose worker would not send any more; else the one that has
-    /// waited for longest, if it may share.
+    /// What joins a group next, if that may share.
     fn next(&mut self, queue: &mut mpsc::Receiver<Step>) -> Option<Box<dyn Member>> {
-        while self.steps.len() < AHEAD
-            && let Ok(step) = queue.try_recv()
-        {
-            self.steps.push_back(step);
-        }
-        let claims = (self.steps.front()).is_some_and(|step| step.is(Manner::WritesPromptly));
-        let soon = (self.steps.iter()).position(|step| step.is(Manner::WritesSoon));
-        let at = soon.filter(|_| !claims).unwrap_or(0);
+        self.look(queue);
+        let at = self.wanted();
         match self.steps.remove(at)? {
             Step::Together(member) => Some(member),
             alone @ Step::Alone(_) => {
@@ -173,6 +174,23 @@ impl Line {
                 None
             }
         }
+    }
+
+    fn look(&mut self, queue: &mut mpsc::Receiver<Step>) {
+        while self.steps.len() < AHEAD
+            && let Ok(step) = queue.try_recv()
+        {
+            self.steps.push_back(step);
+        }
+    }
+
+    /// Which goes next: one that is wanted soon, before all but a claim that has waited for
+    /// longest, whose worker would not send any more; else the one that has waited for
+    /// longest.
+    fn wanted(&self) -> usize {
+        let claims = (self.steps.front()).is_some_and(|step| step.is(Manner::WritesPromptly));
+        let soon = (self.steps.iter()).position(|step| step.is(Manner::WritesSoon));
+        soon.filter(|_| !claims).unwrap_or(0)
     }
 }
 
@@ -296,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wanted_soon_goes_before_all_but_what_runs_and_a_claim() {
+    fn what_is_wanted_soon_goes_before_all_but_a_claim() {
         let (lane, mut queue) = mpsc::channel(QUEUE);
         let mut waiting = Vec::new();
         for (number, manner) in [
@@ -312,7 +330,7 @@ mod tests {
         let mut order = Vec::new();
         // One that runs, and whoever joins it.
         let Some(Step::Together(first)) = line.first(&mut queue) else {
-            panic!("it has waited for longest");
+            panic!("it may share");
         };
         let mut member = Some(first);
         while let Some(mut one) = member.take() {
@@ -324,7 +342,7 @@ mod tests {
             }
             member = line.next(&mut queue);
         }
-        assert_eq!(order, [1, 3, 2, 4, 5]);
+        assert_eq!(order, [3, 1, 2, 4, 5]);
         for (number, manner) in [(6, Manner::WritesPromptly), (7, Manner::WritesSoon)] {
             waiting.push(numbered(&lane, number, manner));
         }
@@ -332,6 +350,24 @@ mod tests {
             line.next(&mut queue)
                 .is_some_and(|one| one.manner() == Manner::WritesPromptly)
         );
+    }
+
+    /// What is wanted soon may never end: those before it have every other turn.
+    #[test]
+    fn what_is_wanted_soon_begins_every_other_time() {
+        let (lane, mut queue) = mpsc::channel(QUEUE);
+        let mut line = Line::default();
+        for number in 1..=2 {
+            drop(numbered(&lane, number, Manner::Writes));
+        }
+        for number in 3..=6 {
+            drop(numbered(&lane, number, Manner::WritesSoon));
+        }
+        let begins_soon: Vec<bool> = (0..6)
+            .map_while(|_| line.first(&mut queue))
+            .map(|step| step.is(Manner::WritesSoon))
+            .collect();
+        assert_eq!(begins_soon, [true, false, true, false, true, true]);
     }
 
     /// Set for the process that panics.

@@ -8,6 +8,7 @@ use std::time::Duration;
 use domain::ids::TenantId;
 use domain::ingest_limit::{IngestBucket, IngestLimit};
 use domain::time::Timestamp;
+use engine::ports::DEFAULT_TENANT;
 use tokio::time::Instant;
 
 use super::ServiceError;
@@ -17,8 +18,10 @@ const MAX_BUCKETS: usize = 10_000;
 
 /// The buckets of all tenants.
 pub struct IngestRates {
-    /// Of tenants for which nothing is said, nor in their tier.
+    /// Of the default tenant, and of the others, if nothing is said for them nor for their
+    /// tier.
     usual: IngestLimit,
+    of_others: IngestLimit,
     began: Instant,
     buckets: Mutex<HashMap<Whose, Bucket>>,
 }
@@ -78,9 +81,17 @@ impl IngestRates {
     pub fn new(usual: IngestLimit) -> Self {
         Self {
             usual,
+            of_others: usual,
             began: Instant::now(),
             buckets: Mutex::default(),
         }
+    }
+
+    /// With another for all of these but the default tenant, whose keys are the
+    /// installation's own.
+    #[must_use]
+    pub fn of_others(self, of_others: IngestLimit) -> Self {
+        Self { of_others, ..self }
     }
 
     /// Takes so many events of a tenant's, or says when to come again.
@@ -132,7 +143,10 @@ impl IngestRates {
         if buckets.len() >= MAX_BUCKETS && !buckets.contains_key(&key) {
             make_room(buckets, now);
         }
-        let limit = whose.limit.unwrap_or(self.usual);
+        let limit = whose.limit.unwrap_or(match whose.tenant {
+            DEFAULT_TENANT => self.usual,
+            _ => self.of_others,
+        });
         let level = IngestBucket::full(now);
         let bucket = buckets.entry(key).or_insert(Bucket { level, limit });
         bucket.limit = limit;
@@ -166,8 +180,6 @@ fn make_room(buckets: &mut HashMap<Whose, Bucket>, now: Timestamp) {
 
 #[cfg(test)]
 mod tests {
-    use engine::ports::DEFAULT_TENANT;
-
     use super::*;
 
     fn limit(events: u32) -> IngestLimit {
@@ -199,6 +211,16 @@ mod tests {
             limit: None,
         };
         assert_eq!(rates.take(other, 1_000), Ok(()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn others_than_the_default_tenant_have_less() {
+        let rates = IngestRates::new(limit(1_000)).of_others(limit(10));
+        let standing = |tenant, limit| rates.standing(Limited { tenant, limit }).limit;
+        let other = TenantId(uuid::Uuid::from_u128(9));
+        assert_eq!(standing(DEFAULT_TENANT, None), 1_000);
+        assert_eq!(standing(other, None), 10);
+        assert_eq!(standing(other, Some(limit(70))), 70);
     }
 
     #[tokio::test(start_paused = true)]

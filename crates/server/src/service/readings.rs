@@ -2,9 +2,14 @@
 //! tenants by turns, and through connections that ingest and sign-in do not share. What
 //! people change goes through those that ingest has, and is shared here as well.
 
+use std::num::NonZero;
 use std::sync::Arc;
+use std::thread::available_parallelism;
+use std::time::Duration;
 
 use domain::ids::TenantId;
+use tokio::runtime::Handle;
+use tokio::time::{Instant, sleep};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::ServiceError;
@@ -25,8 +30,12 @@ const LEAST_CHANGES: usize = 2;
 /// tenant that are made or wait.
 const REPORTS_OF_ONE: usize = 4;
 
-/// The fewest and the most reports that are made at once.
+/// The fewest and the most reports that are made at once; no more than there are cores.
 const REPORTS: [usize; 2] = [2, 4];
+
+/// A place rests for as long as its report took, and no longer than this: whoever asks for
+/// one after the other has half of its time.
+const RESTS_FOR: Duration = Duration::from_secs(1);
 
 /// One connection in so many is for reports.
 const FOR_REPORTS: usize = 3;
@@ -47,8 +56,9 @@ impl Readings {
     pub fn new(at_once: u32) -> Self {
         let at_once = at_once as usize;
         let [least, most] = REPORTS;
-        let reports = (at_once / FOR_REPORTS).clamp(least, most);
-        let rest = at_once.saturating_sub(reports);
+        let for_reports = (at_once / FOR_REPORTS).clamp(least, most);
+        let rest = at_once.saturating_sub(for_reports);
+        let cores = available_parallelism().map_or(least, NonZero::get);
         Self {
             reads: Bulkhead::new(Places {
                 of: "reads",
@@ -64,7 +74,7 @@ impl Readings {
             }),
             reports: Bulkhead::new(Places {
                 of: "reports, plans or standings",
-                all: reports,
+                all: for_reports.min(cores.max(least)),
                 of_one: REPORTS_OF_ONE,
             }),
         }
@@ -87,7 +97,10 @@ impl Readings {
         let gone = CancellationToken::new();
         let guard = gone.clone().drop_guard();
         let report = Report {
-            _place: Arc::new(place),
+            _place: Arc::new(Resting {
+                place: Some(place),
+                since: Instant::now(),
+            }),
             gone,
         };
         Ok((report, guard))
@@ -97,8 +110,28 @@ impl Readings {
 /// A report that is being made; cheap to clone.
 #[derive(Clone)]
 pub struct Report {
-    _place: Arc<Place>,
+    _place: Arc<Resting>,
     gone: CancellationToken,
+}
+
+/// A place that rests before the next one has it.
+struct Resting {
+    place: Option<Place>,
+    since: Instant,
+}
+
+impl Drop for Resting {
+    fn drop(&mut self) {
+        let place = self.place.take();
+        let rest = self.since.elapsed().min(RESTS_FOR);
+        // Without a runtime the process ends, and nobody waits.
+        if let Ok(runtime) = Handle::try_current() {
+            runtime.spawn(async move {
+                sleep(rest).await;
+                drop(place);
+            });
+        }
+    }
 }
 
 impl Report {
@@ -130,6 +163,17 @@ mod tests {
             }
             assert_eq!(taken.len(), own, "of {at_once}");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_place_rests_for_as_long_as_its_report_took() {
+        let readings = Readings::new(6);
+        let (first, _wanted) = readings.report(DEFAULT_TENANT).await.unwrap();
+        sleep(Duration::from_millis(300)).await;
+        drop(first);
+        let began = Instant::now();
+        readings.report(DEFAULT_TENANT).await.unwrap();
+        assert_eq!(began.elapsed(), Duration::from_millis(300));
     }
 
     #[tokio::test]
