@@ -16,7 +16,7 @@ use crate::time::Timestamp;
 pub struct IngestLimit(pub NonZeroU32);
 
 impl Default for IngestLimit {
-    /// Far above what one process commits: a fuse.
+    /// Of the default tenant. Far above what one process commits: a fuse.
     fn default() -> Self {
         Self(NonZeroU32::MIN.saturating_add(49_999))
     }

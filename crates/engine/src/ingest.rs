@@ -329,16 +329,20 @@ impl IngestLoop {
         let first = self.together.pop()?;
         let (mut events, mut bytes) = size(&first);
         let mut requests = vec![first];
-        while let Some(request) = self.together.pop() {
+        while events < most_events
+            && bytes < most_bytes
+            && let Some(request) = self.together.pop()
+        {
             let (more_events, more_bytes) = size(&request);
+            if events + more_events > most_events || bytes + more_bytes > most_bytes {
+                self.together.pass_over(request);
+                continue;
+            }
             events += more_events;
             bytes += more_bytes;
-            if events > most_events || bytes > most_bytes {
-                self.together.untake(vec![request]);
-                break;
-            }
             requests.push(request);
         }
+        self.together.end_turns();
         self.last_together = Some(Instant::now());
         Some(self.commit(requests, usize::MAX))
     }

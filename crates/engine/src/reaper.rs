@@ -21,7 +21,7 @@ use crate::ports::{
 };
 use crate::wake::wake_freed;
 
-/// Rows of one step, at most: a few milliseconds, for where a store has one writer the others
+/// Rows of one step, at most: some milliseconds, for where a store has one writer the others
 /// wait meanwhile.
 const MOST: u32 = 250;
 

@@ -235,7 +235,7 @@ pub fn assemble(role: Role, ports: &Ports, settings: Settings) -> Assembly {
 /// A loop that is put together.
 pub enum Loop {
     /// [`LoopKind::Ingest`].
-    Ingest(IngestLoop),
+    Ingest(Box<IngestLoop>),
     /// [`LoopKind::Backpressure`].
     Backpressure(BackpressureLoop),
     /// [`LoopKind::Resealing`].
@@ -327,7 +327,7 @@ impl Builder {
     fn build(&mut self, kind: LoopKind) -> Vec<Loop> {
         let one = match kind {
             LoopKind::Scheduler => return self.schedulers(),
-            LoopKind::Ingest => self.ingest.take().map(Loop::Ingest),
+            LoopKind::Ingest => self.ingest.take().map(|back| Loop::Ingest(Box::new(back))),
             LoopKind::Backpressure => self.backpressure().map(Loop::Backpressure),
             LoopKind::Resealing => self.resealing().map(|one| Loop::Resealing(Box::new(one))),
             LoopKind::Relay => self.relay().map(Loop::Relay),

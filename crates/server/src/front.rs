@@ -86,19 +86,20 @@ impl Front {
     }
 }
 
+/// How fast tenants hand events in.
+fn rates(config: Option<IngestConfig>) -> IngestRates {
+    let Some(config) = config else {
+        return IngestRates::new(IngestLimit::default());
+    };
+    let all = config.ingest_per_second;
+    let of_others = config.tenant_ingest_per_second.min(all);
+    IngestRates::new(IngestLimit(all)).of_others(IngestLimit(of_others))
+}
+
 /// The way in of events, within the rates and bounds of this process.
 #[must_use]
 pub fn intake(parts: &Parts, config: Option<IngestConfig>, entrance: Entrance) -> Intake {
-    let rates = match config {
-        Some(config) => {
-            let of_tenants = config
-                .tenant_ingest_per_second
-                .min(config.ingest_per_second);
-            IngestRates::new(IngestLimit(config.ingest_per_second))
-                .of_others(IngestLimit(of_tenants))
-        }
-        None => IngestRates::new(IngestLimit::default()),
-    };
+    let rates = rates(config);
     let Entrance { ingest, pressure } = entrance;
     let accepted = Arc::clone(&parts.stored) as _;
     Intake::new(ingest, pressure, accepted, rates)
@@ -130,4 +131,40 @@ pub fn service(
     };
     let schedule = Arc::clone(&parts.schedule);
     Service::new(books, schedule, intake, mint, target.policy(), signing)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use domain::ids::TenantId;
+    use engine::ports::DEFAULT_TENANT;
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::service::rate::Limited;
+
+    #[derive(Parser)]
+    struct Asked {
+        #[command(flatten)]
+        ingest: IngestConfig,
+    }
+
+    /// Of the default tenant, and of another.
+    fn limits(arguments: &[&str]) -> [u32; 2] {
+        let arguments = ["paceline"].iter().chain(arguments);
+        let rates = rates(Some(Asked::parse_from(arguments).ingest));
+        [DEFAULT_TENANT, TenantId(Uuid::from_u128(9))].map(|tenant| {
+            let limit = None;
+            rates.standing(Limited { tenant, limit }).limit
+        })
+    }
+
+    #[test]
+    fn a_tenant_has_a_share_of_what_the_installation_has() {
+        assert_eq!(limits(&[]), [50_000, 1_000]);
+        let raised = ["--tenant-ingest-per-second", "2000"];
+        assert_eq!(limits(&raised), [50_000, 2_000]);
+        let lowered = ["--ingest-per-second", "100"];
+        assert_eq!(limits(&lowered), [100, 100]);
+    }
 }

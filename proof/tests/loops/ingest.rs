@@ -499,6 +499,23 @@ async fn commits_are_short_where_several_tenants_hand_in() {
     assert_eq!(front.commits(), [&short[..], &[100, 500]].concat());
 }
 
+/// What is too much for the rest of a commit keeps nobody else's out of it.
+#[tokio::test(start_paused = true)]
+async fn small_requests_share_a_commit_beside_large_ones() {
+    let front = Front::new(IngestOptions::default());
+    front.world.store.accept.takes(ms(10));
+    for _ in 0..4 {
+        front.accept(events(100, 1)).await;
+    }
+    for _ in 0..64 {
+        let mut of_another = events(1, 1);
+        of_another[0].tenant = OTHER;
+        front.accept(of_another).await;
+    }
+    pass(ms(100)).await;
+    assert_eq!(front.commits(), [100, 128, 128, 108]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn commits_hold_little_where_several_tenants_hand_in() {
     let front = Front::new(IngestOptions::default());

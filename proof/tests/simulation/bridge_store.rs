@@ -87,7 +87,7 @@ fn postgres_answers_one_caller_as_sqlite_does() {
 
 #[test]
 fn postgres_answers_one_caller_as_sqlite_does_when_permits_lapse() {
-    let compared = timed::agree(runner(2), 1..=1, 2, &|store| Arc::new(store)).unwrap();
+    let compared = timed::agree(runner(3), 1..=1, 2, &|store| Arc::new(store)).unwrap();
     assert!(compared > 0, "nothing was compared");
 }
 
@@ -109,7 +109,7 @@ fn postgres_answers_many_callers_as_sqlite_does_in_some_order() {
 #[test]
 fn postgres_answers_many_callers_as_sqlite_does_when_permits_lapse() {
     let many = 2..=CONNECTIONS;
-    let compared = timed::agree(runner(2), many, 2, &|store| Arc::new(store)).unwrap();
+    let compared = timed::agree(runner(3), many, 2, &|store| Arc::new(store)).unwrap();
     assert!(compared > 0, "nothing was compared");
 }
 

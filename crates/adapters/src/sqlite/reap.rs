@@ -116,7 +116,7 @@ pub(super) const OF_THE_DELETED: [&str; 5] = [TO_DRAIN, CANCEL, CANCEL_DUE, IS_B
 const DRAINED_AT_ONCE: u32 = 200;
 
 /// So long one part may go on in its transaction: meanwhile nobody else writes, and what
-/// is left is for the next pass, which follows at once.
+/// is left is for the next pass, which follows soon.
 const PART_BOUND: Duration = Duration::from_millis(100);
 
 /// What one part may do in its transaction.

@@ -156,6 +156,7 @@ impl Line {
     fn first(&mut self, queue: &mut mpsc::Receiver<Step>) -> Option<Step> {
         self.look(queue);
         if self.steps.is_empty() {
+            self.is_owed = false;
             return queue.blocking_recv();
         }
         let at = if self.is_owed { 0 } else { self.wanted() };

@@ -13,6 +13,8 @@ pub(super) struct Waiting {
     requests: HashMap<TenantId, VecDeque<Request>>,
     /// The same tenants; the first one is next.
     turns: VecDeque<TenantId>,
+    /// Tenants that get no more of this commit: those that will be first in the next.
+    passed: VecDeque<TenantId>,
     count: usize,
 }
 
@@ -52,6 +54,21 @@ impl Waiting {
         self.turns.retain(|tenant| !tenants.contains(tenant));
         turns.append(&mut self.turns);
         self.turns = turns;
+    }
+
+    /// One that the rest of a commit is too small for: what others have may still fit. Its
+    /// tenant has no more turns until [`Self::end_turns`].
+    pub(super) fn pass_over(&mut self, request: Request) {
+        let tenant = request.tenant;
+        self.put_back(vec![request]);
+        self.turns.retain(|one| *one != tenant);
+        self.passed.push_back(tenant);
+    }
+
+    /// The commit is made: those that were passed over are next.
+    pub(super) fn end_turns(&mut self) {
+        self.passed.append(&mut self.turns);
+        std::mem::swap(&mut self.passed, &mut self.turns);
     }
 
     /// The first of the tenant whose turn it is.

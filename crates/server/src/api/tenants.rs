@@ -94,7 +94,7 @@ pub struct Tenant {
     /// As set for it alone.
     pub ingest_per_second: Option<u32>,
     /// What holds: its own, or the tier's; `null` for what each API process is
-    /// configured with.
+    /// configured with (`PACELINE_TENANT_INGEST_PER_SECOND`, 1,000 if that is not set).
     pub effective_ingest_per_second: Option<u32>,
     /// How many destinations it may have: as its tier says, or as many as it was granted
     /// beyond that; `null` for no bound.

@@ -36,8 +36,8 @@ pub struct Tier {
     /// `null` for no bound.
     pub tenant_max_in_flight: Option<u32>,
     /// Events that one tenant may hand in a second, at each API process; `null`
-    /// for what that is configured with. An event counts for each destination that
-    /// it goes to.
+    /// for what that is configured with (`PACELINE_TENANT_INGEST_PER_SECOND`, 1,000 if that
+    /// is not set). An event counts for each destination that it goes to.
     pub tenant_ingest_per_second: Option<u32>,
     /// Destinations that one tenant may have, counting those that it has deleted
     /// within the last hour; `null` for no bound.

@@ -60,7 +60,7 @@ const TOKENS: Kind = Counters("result", &["granted", "refused"]);
 
 const CONNECTIONS: Kind = Counters("bound", &["all", "address"]);
 
-const REFUSALS: Kind = Counters("reason", &["too-fast", "backlog-full"]);
+const REFUSALS: Kind = Counters("reason", &["too-fast", "tenant-too-fast", "backlog-full"]);
 
 const RECONCILES: Kind = Counters("outcome", &operator::reconcile::OUTCOMES);
 

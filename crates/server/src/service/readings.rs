@@ -27,10 +27,11 @@ const LEAST_READS: usize = 4;
 const LEAST_CHANGES: usize = 2;
 
 /// Reports, plans and standings, which are seconds of work, and memory: those of one
-/// tenant that are made or wait.
+/// tenant that are made or wait, with a place that rests.
 const REPORTS_OF_ONE: usize = 4;
 
-/// The fewest and the most reports that are made at once; no more than there are cores.
+/// The fewest and the most reports that are made at once; between them as many as there are
+/// cores.
 const REPORTS: [usize; 2] = [2, 4];
 
 /// A place rests for as long as its report took, and no longer than this: whoever asks for

