@@ -157,8 +157,7 @@ async fn in_bound(
         },
         Part::Deleted => drain_deleted(&mut transaction, limit).await?,
         Part::Expired => Done::of(expire(&mut transaction, limit).await?),
-        // Nobody waits for them, and each event may have one.
-        Part::Keys => forget_keys(&mut transaction, limit.saturating_mul(4)).await?,
+        Part::Keys => forget_keys(&mut transaction, limit).await?,
         Part::Workers => forget_workers(&mut transaction).await?,
         Part::Buckets => forget_buckets(&mut transaction, limit).await?,
     };
