@@ -8,7 +8,7 @@ use std::time::Duration;
 use domain::event::NewEvent;
 use engine::backpressure::Pressure;
 use engine::ingest::{Ingest, IngestError};
-use engine::ports::{Acceptance, Backpressure, DEFAULT_TENANT};
+use engine::ports::{Acceptance, Backpressure};
 
 use super::ServiceError;
 use super::rate::{IngestRates, Limited};
@@ -120,10 +120,9 @@ impl Intake {
         let count = u32::try_from(events.len()).unwrap_or(u32::MAX);
         let expected = self.ingest.expected(&events).max(count);
         self.rates.take(whose, count).map_err(|retry_after| {
-            // Another process takes more of the first, and should of the second not.
-            let reason = match whose.tenant {
-                DEFAULT_TENANT => "too-fast",
-                _ => "tenant-too-fast",
+            let reason = match whose.is_of_the_process() {
+                true => "too-fast",
+                false => "tenant-too-fast",
             };
             metrics::counter!("paceline_ingest_refused_total", "reason" => reason)
                 .increment(count.into());

@@ -45,6 +45,15 @@ pub struct Limited {
     pub limit: Option<IngestLimit>,
 }
 
+impl Limited {
+    /// Whether it is what this process takes, of which another one takes as much again; and no
+    /// share of a tenant's.
+    #[must_use]
+    pub fn is_of_the_process(self) -> bool {
+        self.limit.is_none() && self.tenant == DEFAULT_TENANT
+    }
+}
+
 /// Where a tenant stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RateStanding {
@@ -143,9 +152,9 @@ impl IngestRates {
         if buckets.len() >= MAX_BUCKETS && !buckets.contains_key(&key) {
             make_room(buckets, now);
         }
-        let limit = whose.limit.unwrap_or(match whose.tenant {
-            DEFAULT_TENANT => self.usual,
-            _ => self.of_others,
+        let limit = whose.limit.unwrap_or(match whose.is_of_the_process() {
+            true => self.usual,
+            false => self.of_others,
         });
         let level = IngestBucket::full(now);
         let bucket = buckets.entry(key).or_insert(Bucket { level, limit });
