@@ -100,6 +100,10 @@ impl<'a> Summary<'a> {
             let verdict = if *count == 0 { "kept" } else { "BROKEN" };
             writeln!(out, "{rule:<10} {verdict:<7} {count}")?;
         }
+        // Once more where everybody looks: at the end.
+        for finding in &self.judgement.findings {
+            writeln!(out, "{finding}")?;
+        }
         let figures = &self.judgement.figures;
         writeln!(
             out,

@@ -17,7 +17,8 @@
 //! to there. A longer margin does not make those that count explain more.
 //!
 //! To look for such times, every request is moved back from when it was read, as little
-//! as the later ones need, and never before its stall began. What comes out is judged
+//! as the later ones and a pause need, and never before its stall began. What comes out is
+//! judged
 //! like everything else, by [`Judge`]: so whatever the search finds, or fails to find,
 //! nothing is called kept that is over.
 
@@ -29,6 +30,7 @@ use super::window::Bounds;
 use super::{InForce, Judge, Segment, Start, Verdict, limits, segments};
 use crate::ids::AttemptId;
 use crate::limit::Period;
+use crate::policy::Rate;
 use crate::time::Timestamp;
 
 /// How exactly a ticker knows when a stall began and ended: hardly more than its own tick,
@@ -231,6 +233,7 @@ fn judged(segments: &Arc<[Segment]>, times: impl Iterator<Item = Timestamp>) -> 
 /// the last arrival on, and each comes when there is room for it. Those that are read in
 /// order are held up in order, so nothing is gained by moving one further.
 fn as_they_may_have_come(segments: &Arc<[Segment]>, arrivals: &[Arrival]) -> Vec<Timestamp> {
+    let arrivals = before_pauses(segments, arrivals);
     let limited = |period: &Period| segments.iter().any(|one| limits(&one.policy, *period));
     let bounds: Vec<(Period, Vec<Option<u64>>)> = (Period::ALL.into_iter().filter(limited))
         .map(|period| {
@@ -248,7 +251,7 @@ fn as_they_may_have_come(segments: &Arc<[Segment]>, arrivals: &[Arrival]) -> Vec
         for (period, bounds) in &bounds {
             let bound = bounds[last].and_then(|bound| usize::try_from(bound).ok());
             let first = bound.and_then(|bound| last.checked_sub(bound));
-            // In a pause nothing that is moved would help.
+            // In a pause nothing that is moved by less would help.
             if let Some(first) = first.filter(|first| *first < last) {
                 came[first] = came[first].min(came[last] - period.duration());
             }
@@ -257,6 +260,29 @@ fn as_they_may_have_come(segments: &Arc<[Segment]>, arrivals: &[Arrival]) -> Vec
     // Beside a change of limits they may have overtaken each other.
     came.sort_unstable();
     came
+}
+
+/// Those that were read in a pause, and may have come before it, came at its beginning at
+/// the latest.
+fn before_pauses(segments: &[Segment], arrivals: &[Arrival]) -> Vec<Arrival> {
+    let mut latest: Vec<_> = (arrivals.iter())
+        .map(|arrival| {
+            let pause = (segments.iter())
+                .find(|one| (one.from..one.until).contains(&arrival.read_at))
+                .filter(|one| one.policy.rate == Rate::Paused);
+            let begins = pause.map_or(arrival.read_at, Segment::alone_from);
+            let may_have_come_before = arrival.earliest <= begins && begins < arrival.read_at;
+            Arrival {
+                read_at: match may_have_come_before {
+                    true => begins,
+                    false => arrival.read_at,
+                },
+                ..*arrival
+            }
+        })
+        .collect();
+    latest.sort_unstable_by_key(|arrival| (arrival.read_at, arrival.earliest));
+    latest
 }
 
 #[cfg(test)]
@@ -430,6 +456,26 @@ mod tests {
         let held = judge(bucket(), &[(600, 900)], &[900; 10]);
         assert!(!held.is_kept());
         assert!(judge(bucket(), &[(500, 900)], &[900; 10]).is_kept());
+    }
+
+    #[test]
+    fn what_came_before_a_pause_and_was_read_in_it_is_explained() {
+        let paused = InForce::new(at(5_000), &per_second(2), DestinationState::Paused);
+        let again = in_force(9_000, per_second(2));
+        let history = [in_force(0, per_second(2)), paused, again];
+        let judge = |noted: &[(i64, i64)], read: &[i64]| {
+            judge_windows_of(100, &history, noted, read).is_kept()
+        };
+        let read = [4_100, 4_200, 7_000, 7_000];
+        // A change may reach the receiver half a second later.
+        assert!(judge(&[(5_500, 7_000)], &read));
+        assert!(!judge(&[(5_501, 7_000)], &read), "they came in it");
+        assert!(!judge(&[], &read));
+        // Both came up to 5.5 s, so the one before them up to 4.5 s.
+        assert!(judge(&[(5_000, 7_000)], &[4_500, 7_000, 7_000]));
+        assert!(!judge(&[(5_000, 7_000)], &[4_501, 7_000, 7_000]));
+        assert!(judge(&[(3_000, 7_000)], &[7_000; 6]));
+        assert!(!judge(&[(3_000, 7_000)], &[7_000; 7]));
     }
 
     #[test]
