@@ -272,6 +272,12 @@ impl Service {
         self.readings.change(self.asking).await
     }
 
+    /// A place for a large body of this tenant's, while it is parsed; may be dropped while
+    /// it waits.
+    pub async fn body(&self) -> Result<bulkhead::Place, ServiceError> {
+        self.readings.body(self.asking).await
+    }
+
     /// A place for a report of this tenant's, which goes on for as long as the
     /// guard is kept; may be dropped while it waits.
     pub async fn report(&self) -> Result<(readings::Report, DropGuard), ServiceError> {
@@ -500,6 +506,13 @@ impl Service {
         Ok(())
     }
 
+    /// Refuses a request of so many events that would be refused whatever they are, before
+    /// they are looked at.
+    pub fn refuse_unread(&self, events: usize) -> Result<(), ServiceError> {
+        rules::batch(events)?;
+        self.intake.may_hand_in(self.limited(), events)
+    }
+
     /// Accepts events; each is answered by itself, in order. An `Err` is of all
     /// of them: whether they were written is not known.
     pub async fn accept_events(
@@ -512,11 +525,8 @@ impl Service {
             .map(|draft| draft?.checked(self.tenant, EventId(self.mint.uuid()), self.mint.now()))
             .collect();
         let events: Vec<NewEvent> = checked.iter().flatten().cloned().collect();
-        let whose = rate::Limited {
-            tenant: self.tenant,
-            limit: self.ingest_limit,
-        };
-        let mut acceptances = (self.intake.accept(whose, events).await?).into_iter();
+        let accepted = self.intake.accept(self.limited(), events).await?;
+        let mut acceptances = accepted.into_iter();
         let answers = checked.into_iter().map(|event| {
             let event = event?;
             let missing = || ServiceError::Internal("an event was left unanswered".to_owned());
@@ -562,6 +572,14 @@ impl Service {
             }
         });
         Ok(answers.collect())
+    }
+
+    /// By what its events are limited.
+    const fn limited(&self) -> rate::Limited {
+        rate::Limited {
+            tenant: self.tenant,
+            limit: self.ingest_limit,
+        }
     }
 
     /// Accepts one event.

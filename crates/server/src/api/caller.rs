@@ -24,6 +24,9 @@ use crate::service::rate::Limited;
 use crate::service::readings::Report;
 use crate::service::{Service, ServiceError, Tenancy, whose};
 
+/// A larger body is parsed apart: this one takes a fraction of a millisecond.
+const PARSED_AT_ONCE_BYTES: usize = 16 * 1024;
+
 /// The tenant that an operator's request looks at: another one, or the one that its query
 /// names, which may be the own.
 #[derive(Clone, Copy)]
@@ -103,6 +106,27 @@ impl Caller {
             true => while_wanted(work).await,
             false => to_its_end(work).await,
         }
+    }
+
+    /// Parses a body of so many bytes. What takes a core for milliseconds waits for a place,
+    /// and is done apart from the threads that everybody's requests run on.
+    pub(super) async fn parse<T: Send + 'static>(
+        &self,
+        bytes: usize,
+        work: impl FnOnce(&Service) -> Result<T, Problem> + Send + 'static,
+    ) -> Result<T, Problem> {
+        let service = self.service();
+        if bytes <= PARSED_AT_ONCE_BYTES {
+            return work(&service);
+        }
+        let place = service.body().await?;
+        let parsing = tokio::task::spawn_blocking(move || {
+            let parsed = work(&service);
+            drop(place);
+            parsed
+        });
+        let broken = |error: tokio::task::JoinError| ServiceError::Internal(error.to_string());
+        parsing.await.map_err(broken)?
     }
 
     /// Makes a report for the caller's tenant. It waits for a place for as long as

@@ -27,7 +27,7 @@ use super::parameters::{EventPath, EventsPage, Page, PathId};
 use super::problem::Problem;
 use super::trace_headers::{TraceHeader, TraceHeaders};
 use super::{Caller, text};
-use crate::service::{AcceptedEvent, EventDraft, ServiceError, ShownPayload};
+use crate::service::{AcceptedEvent, EventDraft, Service, ServiceError, ShownPayload};
 
 /// An event to deliver: to `destination_id`, or to every destination that
 /// subscribes to `type`. With both: to that destination, with that type.
@@ -386,6 +386,7 @@ pub(super) async fn post(
     TraceHeader(trace): TraceHeader,
     body: EventBody,
 ) -> Result<(StatusCode, Json<Accepted>), Problem> {
+    caller.service().refuse_unread(1)?;
     let mut draft = parse::<PostEvent>(&body.bytes)?.within(&trace)?;
     draft.idempotency_key = one_key(draft.idempotency_key, key)?;
     let accepted = caller
@@ -409,13 +410,8 @@ pub(super) async fn post_batch(
     BatchBody(body): BatchBody,
 ) -> Result<(StatusCode, Json<BatchAnswer>), Problem> {
     refuse_key_of_many(key)?;
-    let batch: PostEvents = parse(&body.bytes)?;
-    // Each place holds a draft, or why there is none.
-    let parsed: Vec<Result<EventDraft, Problem>> = batch
-        .events
-        .iter()
-        .map(|event| Ok(parse::<PostEvent>(event.get().as_bytes())?.within(&trace)?))
-        .collect();
+    let bytes = body.bytes.clone();
+    let parsed = (caller.parse(bytes.len(), move |service| drafts(service, &bytes, &trace))).await?;
     let unparsed = || ServiceError::invalid("events", "could not be read");
     let drafts = parsed
         .iter()
@@ -436,6 +432,18 @@ pub(super) async fn post_batch(
         });
     let results = results.collect();
     Ok((StatusCode::ACCEPTED, Json(BatchAnswer { results })))
+}
+
+/// Each place holds a draft, or why there is none.
+fn drafts(
+    service: &Service,
+    body: &[u8],
+    trace: &Incoming,
+) -> Result<Vec<Result<EventDraft, Problem>>, Problem> {
+    let batch: PostEvents = parse(body)?;
+    service.refuse_unread(batch.events.len())?;
+    let draft = |event: &RawValue| Ok(parse::<PostEvent>(event.get().as_bytes())?.within(trace)?);
+    Ok(batch.events.iter().map(|event| draft(event)).collect())
 }
 
 /// List events, the newest first.

@@ -54,6 +54,26 @@ impl Intake {
         &self.rates
     }
 
+    /// Whether the tenant may hand in anything just now; else its request of so many events
+    /// is refused, whatever they are.
+    pub(super) fn may_hand_in(&self, whose: Limited, events: usize) -> Result<(), ServiceError> {
+        let events = u32::try_from(events).unwrap_or(u32::MAX);
+        self.take(whose, (0, events))
+    }
+
+    /// Takes so many events of the tenant's rate, for a request of so many.
+    fn take(&self, whose: Limited, (taken, of): (u32, u32)) -> Result<(), ServiceError> {
+        self.rates.take(whose, taken).map_err(|retry_after| {
+            let reason = match whose.is_of_the_process() {
+                true => "too-fast",
+                false => "tenant-too-fast",
+            };
+            metrics::counter!("paceline_ingest_refused_total", "reason" => reason)
+                .increment(of.into());
+            ServiceError::TooFast { retry_after }
+        })
+    }
+
     /// Each is answered by itself, in order. After an `Err` that is neither
     /// "too fast" nor "overloaded" it is not known whether they were written.
     pub(super) async fn accept(
@@ -119,15 +139,7 @@ impl Intake {
         }
         let count = u32::try_from(events.len()).unwrap_or(u32::MAX);
         let expected = self.ingest.expected(&events).max(count);
-        self.rates.take(whose, count).map_err(|retry_after| {
-            let reason = match whose.is_of_the_process() {
-                true => "too-fast",
-                false => "tenant-too-fast",
-            };
-            metrics::counter!("paceline_ingest_refused_total", "reason" => reason)
-                .increment(count.into());
-            ServiceError::TooFast { retry_after }
-        })?;
+        self.take(whose, (count, count))?;
         self.rates.charge(whose, expected - count);
         let mut answers = Vec::with_capacity(events.len());
         let mut cost = 0_u32;

@@ -1,6 +1,7 @@
 //! What is read for people, apart from what the installation lives by: shared between
 //! tenants by turns, and through connections that ingest and sign-in do not share. What
-//! people change goes through those that ingest has, and is shared here as well.
+//! people change goes through those that ingest has, and is shared here as well; and so are
+//! the cores, between bodies of many events.
 
 use std::num::NonZero;
 use std::sync::Arc;
@@ -38,6 +39,10 @@ const REPORTS: [usize; 2] = [2, 4];
 /// one after the other has half of its time.
 const RESTS_FOR: Duration = Duration::from_secs(1);
 
+/// Bodies that are parsed at once however few the cores are: one of one tenant, whose others
+/// wait. How many those are is bounded by its room for bodies.
+const LEAST_BODIES: usize = 2;
+
 /// One connection in so many is for reports.
 const FOR_REPORTS: usize = 3;
 
@@ -47,6 +52,7 @@ pub struct Readings {
     reads: Bulkhead,
     changes: Bulkhead,
     reports: Bulkhead,
+    bodies: Bulkhead,
 }
 
 impl Readings {
@@ -78,6 +84,11 @@ impl Readings {
                 all: for_reports.min(cores.max(least)),
                 of_one: REPORTS_OF_ONE,
             }),
+            bodies: Bulkhead::new(Places {
+                of: "bodies",
+                all: cores.max(LEAST_BODIES),
+                of_one: usize::MAX,
+            }),
         }
     }
 
@@ -89,6 +100,11 @@ impl Readings {
     /// A place for a change.
     pub async fn change(&self, tenant: TenantId) -> Result<Place, ServiceError> {
         self.changes.enter(tenant).await
+    }
+
+    /// A place for a body that is to be parsed, which is work for a core.
+    pub async fn body(&self, tenant: TenantId) -> Result<Place, ServiceError> {
+        self.bodies.enter(tenant).await
     }
 
     /// A place for a report. The report goes on for as long as somebody has the
@@ -164,6 +180,28 @@ mod tests {
             }
             assert_eq!(taken.len(), own, "of {at_once}");
         }
+    }
+
+    /// Whoever posts a small one waits for no core that another's large ones have.
+    #[tokio::test]
+    async fn bodies_of_one_tenant_are_parsed_by_half_of_the_cores() {
+        let readings = Readings::new(6);
+        let (mut taken, mut waiting) = (Vec::new(), Vec::new());
+        for _ in 0..1_000 {
+            let mut place = Box::pin(readings.body(DEFAULT_TENANT));
+            match place.as_mut().now_or_never() {
+                Some(place) => taken.push(place.unwrap()),
+                None => waiting.push(place),
+            }
+        }
+        let cores = available_parallelism().map_or(1, NonZero::get);
+        assert_eq!(taken.len(), cores.max(LEAST_BODIES) / 2);
+        let other = TenantId(Uuid::from_u128(9));
+        assert!(readings.body(other).now_or_never().is_some());
+        taken.pop();
+        let next = waiting[0].as_mut().now_or_never();
+        assert!(next.is_some());
+        assert!(waiting[1].as_mut().now_or_never().is_none());
     }
 
     #[tokio::test(start_paused = true)]
