@@ -587,7 +587,7 @@ async fn cancel_retries(
             from unnest($1::uuid[], $2::uuid[], $3::bigint[]) as n (event_id, destination_id, id)
             join deliveries a on a.event_id = any (array[n.event_id])
                 and a.destination_id = any (array[n.destination_id])
-                and a.id + 0 > n.id and a.due_at is not null
+                and a.id + 0 > n.id and num_nonnulls(a.due_at) > 0
             where a.state in ('waiting', 'admitted')
             order by a.id + 0
             for update of a skip locked

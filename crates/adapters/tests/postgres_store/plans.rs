@@ -106,7 +106,8 @@ async fn ways(database: &Database, store: &PostgresStore, to: DestinationId, wor
 }
 
 /// What is owed is often nothing, and the server vacuums then. Plans of that time serve
-/// beside many that wait and are over, many destinations, and many that are remembered.
+/// beside many that wait, for a time or for their turn, and are over, many destinations, and
+/// many that are remembered.
 #[tokio::test]
 async fn plans_for_when_nothing_is_owed_serve_when_much_is() {
     let pages_beside = async |others: u32| {
@@ -126,8 +127,10 @@ async fn plans_for_when_nothing_is_owed_serve_when_much_is() {
                 ),
                 p as (insert into pacing (destination_id) select id from d),
                 h as (insert into health (destination_id) select id from d)
-                insert into deliveries (event_id, destination_id, tenant_id)
-                select gen_random_uuid(), d.id, '{DEFAULT_TENANT}' from d, generate_series(1, 5)"
+                insert into deliveries (event_id, destination_id, tenant_id, due_at)
+                select gen_random_uuid(), d.id, '{DEFAULT_TENANT}',
+                    case when n % 2 = 0 then clock_timestamp() + interval '1 hour' end
+                from d, generate_series(1, 10) n"
             );
             database.sql(&beside).await;
             let over = format!(
