@@ -558,6 +558,14 @@ mod tests {
             rows_of_none,
             [(waited(), 0.0, false), (last(", of none"), 0.0, true)]
         );
+        let report = trial::tests::report(
+            Ended::Drained,
+            &[("accepted", 10.0), ("delivered_per_second", 5.0)],
+        );
+        assert!(
+            overloaded("o", &report, None).unwrap()[0].passed,
+            "only told"
+        );
         assert!(
             rows(74_000.0, None).is_err(),
             "some waited, and nobody looked"

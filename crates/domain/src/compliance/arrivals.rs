@@ -17,10 +17,11 @@
 //! to there. A longer margin does not make those that count explain more.
 //!
 //! To look for such times, every request is moved back from when it was read, as little
-//! as the later ones and a pause need, and never before its stall began. What comes out is
-//! judged
-//! like everything else, by [`Judge`]: so whatever the search finds, or fails to find,
-//! nothing is called kept that is over.
+//! as the later ones need, and never before its stall began; one that was read in a pause,
+//! to the pause's beginning. What comes out is judged like everything else, by [`Judge`]: so
+//! whatever the search finds, or fails to find, nothing is called kept that is over. It fails
+//! to find what came before a pause and was read after it, and what came before one beside a
+//! bucket, which does not look into pauses.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -267,22 +268,29 @@ fn as_they_may_have_come(segments: &Arc<[Segment]>, arrivals: &[Arrival]) -> Vec
 fn before_pauses(segments: &[Segment], arrivals: &[Arrival]) -> Vec<Arrival> {
     let mut latest: Vec<_> = (arrivals.iter())
         .map(|arrival| {
-            let pause = (segments.iter())
-                .find(|one| (one.from..one.until).contains(&arrival.read_at))
-                .filter(|one| one.policy.rate == Rate::Paused);
-            let begins = pause.map_or(arrival.read_at, Segment::alone_from);
-            let may_have_come_before = arrival.earliest <= begins && begins < arrival.read_at;
+            let may_have_come = arrival.earliest..arrival.read_at;
+            let begins = pause_around(segments, arrival.read_at);
+            let began = begins.filter(|begins| may_have_come.contains(begins));
             Arrival {
-                read_at: match may_have_come_before {
-                    true => begins,
-                    false => arrival.read_at,
-                },
+                read_at: began.unwrap_or(arrival.read_at),
                 ..*arrival
             }
         })
         .collect();
     latest.sort_unstable_by_key(|arrival| (arrival.read_at, arrival.earliest));
     latest
+}
+
+/// When the pause begins that this instant is in, also if it was changed meanwhile; `None`
+/// in no pause, and in one after a bucket.
+fn pause_around(segments: &[Segment], at: Timestamp) -> Option<Timestamp> {
+    let last = segments.partition_point(|one| one.until <= at);
+    let until_now = segments.get(..=last)?;
+    let before = (until_now.iter()).rposition(|one| one.policy.rate != Rate::Paused);
+    let pause = until_now.get(before.map_or(0, |before| before + 1)..)?;
+    let is_after_a_bucket = before.is_some_and(|before| until_now[before].pacing().is_some());
+    let begins = pause.first().map(Segment::alone_from);
+    begins.filter(|_| !is_after_a_bucket)
 }
 
 #[cfg(test)]
@@ -476,6 +484,26 @@ mod tests {
         assert!(!judge(&[(5_000, 7_000)], &[4_501, 7_000, 7_000]));
         assert!(judge(&[(3_000, 7_000)], &[7_000; 6]));
         assert!(!judge(&[(3_000, 7_000)], &[7_000; 7]));
+        // A change in the pause begins no other one.
+        let changed = InForce::new(at(6_000), &per_second(3), DestinationState::Paused);
+        let history = [in_force(0, per_second(2)), history[1].clone(), changed];
+        let kept =
+            |noted: &[(i64, i64)]| judge_windows_of(100, &history, noted, &[7_000]).is_kept();
+        assert!(kept(&[(5_500, 7_000)]));
+        assert!(!kept(&[(5_501, 7_000)]));
+    }
+
+    /// A bucket does not look into a pause, so what is moved to its beginning is not judged.
+    #[test]
+    fn what_was_read_in_a_pause_after_a_bucket_is_not_explained() {
+        let bucket = LimitSettings {
+            burst: Some(1),
+            shape: Some(crate::limit::Shape::LeakyBucket),
+            ..per_second(10)
+        };
+        let paused = InForce::new(at(5_000), &bucket, DestinationState::Paused);
+        let history = [in_force(0, bucket), paused];
+        assert!(!judge_windows_of(100, &history, &[(5_400, 7_000)], &[7_000; 10]).is_kept());
     }
 
     #[test]

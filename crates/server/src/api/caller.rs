@@ -24,7 +24,7 @@ use crate::service::rate::Limited;
 use crate::service::readings::Report;
 use crate::service::{Service, ServiceError, Tenancy, whose};
 
-/// A larger body is parsed apart: this one takes a fraction of a millisecond.
+/// A larger body is parsed apart: one of this size takes a fraction of a millisecond.
 const PARSED_AT_ONCE_BYTES: usize = 16 * 1024;
 
 /// The tenant that an operator's request looks at: another one, or the one that its query

@@ -410,8 +410,9 @@ pub(super) async fn post_batch(
     BatchBody(body): BatchBody,
 ) -> Result<(StatusCode, Json<BatchAnswer>), Problem> {
     refuse_key_of_many(key)?;
-    let bytes = body.bytes.clone();
-    let parsed = (caller.parse(bytes.len(), move |service| drafts(service, &bytes, &trace))).await?;
+    let bytes = body.bytes.len();
+    let parsing = move |service: &Service| Ok((drafts(service, &body.bytes, &trace)?, body.room));
+    let (parsed, _room) = caller.parse(bytes, parsing).await?;
     let unparsed = || ServiceError::invalid("events", "could not be read");
     let drafts = parsed
         .iter()

@@ -95,7 +95,8 @@ impl Intake {
     }
 
     /// The answers of those that are not taken for a backlog. A request that was
-    /// accepted before is answered as it was then, by its key.
+    /// accepted before is answered as it was then, by its key, if its tenant may hand
+    /// anything in.
     async fn refused(
         &self,
         events: &[NewEvent],

@@ -195,7 +195,7 @@ mod tests {
             }
         }
         let cores = available_parallelism().map_or(1, NonZero::get);
-        assert_eq!(taken.len(), cores.max(LEAST_BODIES) / 2);
+        assert_eq!(taken.len(), cores.max(LEAST_BODIES).div_ceil(2));
         let other = TenantId(Uuid::from_u128(9));
         assert!(readings.body(other).now_or_never().is_some());
         taken.pop();

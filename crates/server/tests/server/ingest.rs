@@ -315,7 +315,7 @@ async fn a_tenant_that_is_too_fast_waits() {
     assert_eq!(second.headers["x-ratelimit-limit"], "2");
     assert_eq!(second.headers["retry-after"], wait.to_string());
     assert_eq!(second.headers["x-ratelimit-remaining"], "0");
-    // Before it is looked at: who is refused costs little.
+    // Before any event is looked at: who is refused costs less.
     let nonsense = json!({"events": ["no event"]});
     let third = slow.post(&world, "/v1/events/batch", &nonsense).await;
     assert_eq!(third.status, 429, "{}", third.json);

@@ -239,7 +239,7 @@ pub(super) async fn idempotency(
     Ok(())
 }
 
-/// Written at once: who is measured beside it is in this process, and an attacker would not be.
+/// Written as text, without a tree of values: this process measures the neighbour as well.
 fn keyed(turn: u64, ids: &[String]) -> String {
     let event = |(place, id): (usize, &String)| {
         let key = match turn % 2 {
