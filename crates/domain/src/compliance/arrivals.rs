@@ -252,7 +252,7 @@ fn as_they_may_have_come(segments: &Arc<[Segment]>, arrivals: &[Arrival]) -> Vec
         for (period, bounds) in &bounds {
             let bound = bounds[last].and_then(|bound| usize::try_from(bound).ok());
             let first = bound.and_then(|bound| last.checked_sub(bound));
-            // In a pause nothing that is moved by less would help.
+            // What is still in a pause came in it: nothing that is moved would help.
             if let Some(first) = first.filter(|first| *first < last) {
                 came[first] = came[first].min(came[last] - period.duration());
             }
