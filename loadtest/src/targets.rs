@@ -210,9 +210,12 @@ async fn one_destination(trials: &mut Trials, into: &mut Vec<Figure>) -> anyhow:
     Ok(())
 }
 
-/// Events a second that nothing here can send, and for how many seconds.
+/// Events a second that nothing here can send, for how many seconds, and how long each
+/// receiver takes to answer: a worker's 2,048 places let twice as many through a second, so that
+/// much waits on any machine that takes in more than that.
 const OVERLOAD: u32 = 30_000;
-const OVERLOADED_SECONDS: u32 = 5;
+const OVERLOADED_SECONDS: u32 = 8;
+const OVERLOADED_ANSWER_MS: u32 = 500;
 
 /// What waits when the load ends, at least: of fewer nothing is said.
 const OVERLOADED_BY: f64 = 10_000.0;
@@ -246,6 +249,7 @@ async fn overload(trials: &mut Trials, into: &mut Vec<Figure>) -> anyhow::Result
     for size in ["distributed", "embedded"] {
         let trial = crowded(size, OVERLOAD)
             .with("--destinations", 200)
+            .with("--answer-ms", OVERLOADED_ANSWER_MS)
             .judging(&["stragglers_seconds", "unfounded_failures"]);
         let name = format!("{size}, overload, then none");
         let report = trials.run(&name, trial.lasting(OVERLOADED_SECONDS)).await?;

@@ -208,8 +208,12 @@ row! {
 }
 
 /// Up to the first that has no outcome yet, and at most `$4` of each.
-const COUNT: &str = "
-    -- tally: count
+///
+/// What is under way was claimed at the edge or later, and so started there: all that is
+/// counted is in the ledger. What is found is read once, in one pass over all destinations:
+/// joined to their edges again, it would be read as often as there are destinations, for the
+/// planner expects a few rows of it and not thousands.
+const COUNT: &str = "-- tally: count
     with open as materialized (
         -- Of what has no outcome yet the start may not be known, but that it is no
         -- earlier than its claim.
@@ -222,13 +226,13 @@ const COUNT: &str = "
                 and a.carried_by is null
         ) o
     ),
-    found as materialized (
-        select n.id, n.until, x.started_at, x.state, x.status, x.finished_at
+    found as (
+        select n.id, n.is_open, n.until, x.started_at, x.state, x.status, x.finished_at
         from open n
-        cross join lateral (
+        left join lateral (
             select * from (
                 (
-                    select a.started_at, a.state, a.status, a.finished_at from starts a
+                    select a.started_at, a.state, a.status, a.finished_at from ledger a
                     where a.destination_id = n.id and not a.folded and a.carried_by is null
                         and a.started_at >= from_micros(n.since)
                         and a.started_at < n.until
@@ -236,7 +240,7 @@ const COUNT: &str = "
                 )
                 union all
                 (
-                    select a.started_at, a.state, a.status, a.finished_at from starts a
+                    select a.started_at, a.state, a.status, a.finished_at from ledger a
                     where a.destination_id = n.id and a.folded and a.carried_by is null
                         and a.started_at >= from_micros(n.since)
                         and a.started_at < n.until
@@ -244,38 +248,39 @@ const COUNT: &str = "
                 )
             ) y
             order by y.started_at limit $4
-        ) x
+        ) x on true
     ),
-    edges as (
-        select n.id, count(f.id) >= $4 as is_cut,
+    edged as (
+        select f.id, f.is_open, f.started_at, f.state, f.status, f.finished_at,
+            count(f.started_at) over of_one >= $4 as is_cut,
             least(
-                n.until,
-                case when count(f.id) >= $4
+                f.until,
+                case when count(f.started_at) over of_one >= $4
                     -- The last ones of the same instant may be cut off.
                     then greatest(
-                        max(f.started_at), min(f.started_at) + interval '1 microsecond')
+                        max(f.started_at) over of_one,
+                        min(f.started_at) over of_one + interval '1 microsecond')
                 end
             ) as until
-        from open n left join found f on f.id = n.id
-        group by n.id, n.until, n.is_open
-        -- What is open holds the count where it is, also if nothing is before it.
-        having count(f.id) > 0 or n.is_open
+        from found f
+        window of_one as (partition by f.id)
     )
     select e.id, micros(e.until) as until, e.is_cut,
-        coalesce((micros(f.started_at) / $5 + 1) * $5, 0) as ends_at,
-        case when f.state in ('succeeded', 'failed') and f.status is not null
-            then width_bucket(micros(f.finished_at) - micros(f.started_at), $6::bigint[])
+        coalesce((micros(e.started_at) / $5 + 1) * $5, 0) as ends_at,
+        case when e.state in ('succeeded', 'failed') and e.status is not null
+            then width_bucket(micros(e.finished_at) - micros(e.started_at), $6::bigint[])
         end as bucket,
-        count(*) filter (where f.state = 'succeeded') as succeeded,
-        count(*) filter (where f.state = 'failed' and f.status is distinct from 429) as failed,
-        count(*) filter (where f.state = 'failed' and f.status = 429) as refused,
-        count(*) filter (where f.state not in ('succeeded', 'failed')) as unknown,
-        micros(max(f.started_at) filter (
-            where f.state = 'failed' and f.status is distinct from 429)) as last_failed_at,
-        (array_agg(f.status order by f.started_at desc) filter (
-            where f.state = 'failed' and f.status is distinct from 429))[1] as last_failed_status
-    from edges e
-    left join found f on f.id = e.id and f.started_at < e.until
+        count(*) filter (where e.state = 'succeeded') as succeeded,
+        count(*) filter (where e.state = 'failed' and e.status is distinct from 429) as failed,
+        count(*) filter (where e.state = 'failed' and e.status = 429) as refused,
+        count(*) filter (where e.state not in ('succeeded', 'failed')) as unknown,
+        micros(max(e.started_at) filter (
+            where e.state = 'failed' and e.status is distinct from 429)) as last_failed_at,
+        (array_agg(e.status order by e.started_at desc) filter (
+            where e.state = 'failed' and e.status is distinct from 429))[1] as last_failed_status
+    from edged e
+    -- What is open holds the count where it is, also if nothing is before it.
+    where e.started_at < e.until or (e.started_at is null and e.is_open)
     group by 1, 2, 3, 4, 5";
 
 /// Counts what has started at these before `until`: how many that were, and whether

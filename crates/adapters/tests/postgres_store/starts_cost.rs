@@ -10,8 +10,11 @@ use engine::ports::{
     Catalog, DEFAULT_TENANT, DestinationChange, HEARTBEAT_TIMEOUT, ReapRules, SendReport, Store,
     Tallies, TallyRules,
 };
+use serde_json::Value as Json;
+use sqlx::{PgConnection, Row};
 
-use crate::database::{Database, per_second};
+use crate::counting::Counted;
+use crate::database::{Database, per_second, run};
 
 /// A destination of which ten are in flight.
 struct World {
@@ -183,4 +186,77 @@ async fn changes_tallies_reaps_and_reports_read_no_history() {
     ] {
         assert!(after <= small + small / 2, "{what}: {small}, then {after}");
     }
+}
+
+/// A tally of many destinations at once, each with many starts, by a plan of a time when there
+/// were none: the rows that all of its nodes give.
+#[tokio::test]
+async fn a_tally_reads_each_start_once() {
+    let world = World::new().await;
+    let (destinations, starts) = (40, 100);
+    let mut ids = Vec::new();
+    for _ in 0..destinations {
+        ids.push(world.database.destination(per_second(10)).await);
+    }
+    let counted = Counted::of(&world.database).await;
+    let rules = TallyRules {
+        every: Duration::ZERO,
+        ..TallyRules::default()
+    };
+    counted.store.tally(&rules).await.unwrap();
+    world.database.sql("analyze").await;
+    let mut user = world.database.user().await;
+    let text = counted.text("tally: count");
+    // As the store's sessions plan.
+    let prepare = format!(
+        "set plan_cache_mode = force_generic_plan;
+        set enable_seqscan = off;
+        set enable_bitmapscan = off;
+        set enable_hashjoin = off;
+        set enable_mergejoin = off;
+        prepare tally (uuid[], bigint[], bigint, bigint, bigint, bigint[]) as {text}"
+    );
+    run(&mut user, prepare).await;
+    let idle = rows_of_a_tally(&mut user, &ids).await;
+
+    for id in &ids {
+        let insert = format!(
+            "insert into attempts (
+                event_id, destination_id, tenant_id, state, claimed_at, started_at, finished_at
+            )
+            select a.event_id, '{id}', a.tenant_id, 'succeeded', a.claimed_at,
+                a.claimed_at + g * interval '1 microsecond', a.claimed_at + interval '1 second'
+            from (select * from attempts where state = 'started' limit 1) a,
+                generate_series(1, {starts}) g"
+        );
+        world.database.sql(&insert).await;
+    }
+    let rows = rows_of_a_tally(&mut user, &ids).await - idle;
+    let each = rows / f64::from(destinations * starts);
+    assert!((5.0..15.0).contains(&each), "{each} for each start");
+}
+
+/// What all nodes of the prepared tally's plan give to whoever asks them.
+async fn rows_of_a_tally(user: &mut PgConnection, of: &[DestinationId]) -> f64 {
+    let ids: Vec<String> = of.iter().map(|id| format!("'{id}'")).collect();
+    let explain = format!(
+        "explain (analyze, costs off, timing off, format json)
+        execute tally (
+            array[{}]::uuid[], array_fill(0::bigint, array[{}]), micros(clock_timestamp()), 1000,
+            60000000, array[1000, 100000]::bigint[])",
+        ids.join(", "),
+        ids.len()
+    );
+    let plan = sqlx::raw_sql(sqlx::AssertSqlSafe(explain));
+    let plan: String = plan.fetch_one(user).await.unwrap().get_unchecked(0);
+    let plan: Json = serde_json::from_str(&plan).unwrap();
+    rows_given(&plan[0]["Plan"])
+}
+
+/// The rows that a node and those below it have given.
+fn rows_given(node: &Json) -> f64 {
+    let below = node["Plans"].as_array().map(Vec::as_slice);
+    let of_below: f64 = below.unwrap_or_default().iter().map(rows_given).sum();
+    let number = |key: &str| node[key].as_f64().unwrap();
+    of_below + number("Actual Rows") * number("Actual Loops")
 }
