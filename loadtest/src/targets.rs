@@ -211,8 +211,8 @@ async fn one_destination(trials: &mut Trials, into: &mut Vec<Figure>) -> anyhow:
 }
 
 /// Events a second that nothing here can send, for how many seconds, and how long each
-/// receiver takes to answer: a worker's 2,048 places let twice as many through a second, so that
-/// much waits on any machine that takes in more than that.
+/// receiver takes to answer. A worker's 2,048 places let 4,096 a second through then, so that
+/// [`OVERLOADED_BY`] wait wherever some 5,350 a second are taken in.
 const OVERLOAD: u32 = 30_000;
 const OVERLOADED_SECONDS: u32 = 8;
 const OVERLOADED_ANSWER_MS: u32 = 500;

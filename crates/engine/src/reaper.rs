@@ -25,13 +25,6 @@ use crate::wake::wake_freed;
 /// wait meanwhile.
 const MOST: u32 = 250;
 
-/// So many times what a pass has taken is waited after it, up to [`RARELY`]: it looks at all
-/// that has a permit or is under way, and where that is much a pass is not cheap.
-const SPARING: u32 = 25;
-
-/// Between two passes where one takes long.
-const RARELY: Duration = Duration::from_secs(1);
-
 /// Rows of the smallest step: if the store cannot do so few in its bound, fewer
 /// would not help.
 const LEAST: u32 = 10;
@@ -76,15 +69,6 @@ impl ReaperOptions {
     }
 }
 
-/// Until the next pass, after one that took so long and has left something or not.
-fn pause_after(took: Duration, more: bool, every: Duration) -> Duration {
-    match more {
-        // What is left has half of the time: it may be much, and all of one tenant's.
-        true => took.min(every),
-        false => (took * SPARING).clamp(every, every.max(RARELY)),
-    }
-}
-
 /// The loop.
 pub struct Reaper {
     store: Arc<dyn Store>,
@@ -120,8 +104,11 @@ impl Reaper {
     pub async fn run(mut self, shutdown: CancellationToken) {
         loop {
             let began = Instant::now();
-            let more = self.tick().await;
-            let pause = pause_after(began.elapsed(), more, self.options.every);
+            // What is left has half of the time: it may be much, and all of one tenant's.
+            let pause = match self.tick().await {
+                true => began.elapsed().min(self.options.every),
+                false => self.options.every,
+            };
             if ends_within(pause, &shutdown).await {
                 return;
             }
@@ -206,21 +193,5 @@ fn report(reaped: &Reaped) {
             starts = reaped.unknown_starts,
             "starts without an outcome: recorded as unknown, to be tried again"
         );
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_pass_that_takes_long_is_made_less_often() {
-        let every = Duration::from_millis(250);
-        let after = |took, more| pause_after(Duration::from_millis(took), more, every).as_millis();
-        assert_eq!(
-            [1, 10, 20, 500].map(|took| after(took, false)),
-            [250, 250, 500, 1_000]
-        );
-        assert_eq!([1, 10, 500].map(|took| after(took, true)), [1, 10, 250]);
     }
 }

@@ -235,23 +235,6 @@ async fn without_room_the_fleet_is_counted_each_twenty_milliseconds() {
     }
 }
 
-/// It looks at all that is out: where that takes 10 ms it is not done for 80.
-#[tokio::test(start_paused = true)]
-async fn a_count_that_takes_long_is_made_less_often() {
-    let world = World::new();
-    world.store.fleet.answers(|()| Ok(fleet_of(1_000, 2_000)));
-    world.store.fleet.takes(ms(10));
-    let mut scheduler = world.scheduler();
-    let began = tokio::time::Instant::now();
-    while began.elapsed() < SECOND {
-        world.schedule.due(&[1]);
-        scheduler.tick().await;
-        tokio::time::sleep(ms(5)).await;
-    }
-    let counted = world.journal.times(|event| *event == Event::Fleet).len();
-    assert!((10..=12).contains(&counted), "{counted} in a second");
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_place_that_has_come_free_is_given_by_the_next_count() {
     let world = World::new();

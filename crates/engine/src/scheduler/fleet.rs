@@ -29,10 +29,6 @@ const FRESH_WITHOUT_ROOM: Duration = Duration::from_millis(20);
 /// From 500 permits on it is the whole of [`FRESH_WITHOUT_ROOM`]: 25,000 starts a second.
 const FRESH_FOR_EACH: Duration = Duration::from_micros(40);
 
-/// So many times what it took to count is a count good for without room, up to [`FRESH`]: on a
-/// full machine counting would take a tenth of what the server does.
-const FRESH_FOR_WORK: u32 = 8;
-
 /// So many look again with one count, and as many with each after it: of those whom places
 /// have stopped and perhaps nothing wakes. Most are given nothing, so what these runs cost is
 /// bounded however many they are.
@@ -54,8 +50,6 @@ struct Counted {
     room: Arc<Room>,
     asked: Option<Instant>,
     at: Option<Instant>,
-    /// From asking to the answer.
-    took: Duration,
     /// Permits since the count under way began: it may have come before them.
     since: Option<Vec<Given>>,
     /// It has stopped somebody, whatever room it leaves to others.
@@ -137,7 +131,6 @@ impl Places {
                 });
                 counted.asked = Some(asked);
                 counted.at = Some(Instant::now());
-                counted.took = asked.elapsed();
                 counted.stopped = false;
                 counted.looks = counted.looks.saturating_sub(LOOKS_FOR_EACH_COUNT);
                 counted.add(&since);
@@ -203,11 +196,7 @@ impl Counted {
     fn good_for(&self) -> Duration {
         match self.has_room() {
             true => FRESH,
-            false => {
-                let each = FRESH_FOR_EACH * self.room.capacity;
-                let fresh = each.clamp(CROWDED_FLOOR, FRESH_WITHOUT_ROOM);
-                fresh.max(self.took * FRESH_FOR_WORK).min(FRESH)
-            }
+            false => (FRESH_FOR_EACH * self.room.capacity).clamp(CROWDED_FLOOR, FRESH_WITHOUT_ROOM),
         }
     }
 
