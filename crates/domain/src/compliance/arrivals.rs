@@ -9,16 +9,18 @@
 //! after its end, came between the stall's beginning and its reading; every other one came
 //! when it was read. Where the stall began within 2 ms after the end of another one, the
 //! request may have come in that one: then it was seen between the two, and read in the
-//! second. The receiver's windows are kept if there are such times of coming under
-//! which no window is over. So a stall explains an over-full window only where it held
-//! up the requests at that window's beginning, and by no more than its own length: it
-//! never explains one of which its own requests are not part. Stalls that are not
-//! longer than the sender's margin explain nothing, since the sender answers for jitter up
-//! to there. A longer margin does not make those that count explain more.
+//! second, and may have waited for as long as both together. The receiver's windows are
+//! kept if there are such times of coming under which no window is over. So a stall
+//! explains an over-full window only where it held up the requests at that window's
+//! beginning, and by no more than its own length and that of the one it follows: it never
+//! explains one of which its own requests are not part. Stalls that are not longer than the
+//! sender's margin, by themselves or with the one that they follow, explain nothing, since
+//! the sender answers for jitter up to there. A longer margin does not make those that
+//! count explain more.
 //!
 //! To look for such times, every request is moved back from when it was read, as little
-//! as the later ones need, and never before its stall began; one that was read in a pause,
-//! to the pause's beginning. What comes out is judged like everything else, by [`Judge`]: so
+//! as the later ones need, and never before its stall began, or the one that this follows;
+//! one that was read in a pause, to the pause's beginning. What comes out is judged like everything else, by [`Judge`]: so
 //! whatever the search finds, or fails to find, nothing is called kept that is over. It fails
 //! to find what came before a pause and was read after it, and what came before one beside a
 //! bucket, which does not look into pauses.
@@ -35,8 +37,8 @@ use crate::policy::Rate;
 use crate::time::Timestamp;
 
 /// How exactly a ticker knows when a stall began and ended: hardly more than its own tick,
-/// since no stall explains more than its length. It is the margin that a stall has to
-/// exceed where the sender's own is not known.
+/// since no stall explains more than its length and that of the one it follows. It is the
+/// margin that a stall has to exceed where the sender's own is not known.
 pub const USUAL_MARGIN: Duration = Duration::from_millis(2);
 
 /// A receiver stood still: nothing of it ran between these two instants of its clock.
@@ -48,39 +50,66 @@ pub struct Stall {
     pub until: Timestamp,
 }
 
-/// The stalls of a receiver that were longer than a margin, in order.
+impl Stall {
+    fn length(&self) -> Duration {
+        self.until.since(self.from)
+    }
+}
+
+/// The stalls of a receiver that were longer than a margin, each by itself or with the one
+/// that it follows, in order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Stalls {
-    stalls: Vec<Stall>,
+    stalls: Vec<Held>,
+}
+
+/// One of them, and since when what was read in it may have waited.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Held {
+    stall: Stall,
+    /// When it began, or the one that it follows.
+    since: Timestamp,
+    /// For how long the receiver stood still in it and in that one.
+    still: Duration,
+}
+
+impl Held {
+    /// `follows` may be any that was before it.
+    fn new(stall: Stall, follows: Option<&Stall>) -> Self {
+        let follows = follows.filter(|before| stall.from <= before.until + USUAL_MARGIN);
+        Self {
+            stall,
+            since: follows.map_or(stall.from, |before| before.from),
+            still: stall.length() + follows.map_or(Duration::ZERO, Stall::length),
+        }
+    }
 }
 
 impl Stalls {
     /// Those of `noted` that count. They do not overlap: one ticker notes them.
     #[must_use]
     pub fn longer_than(margin: Duration, noted: impl IntoIterator<Item = Stall>) -> Self {
-        let counts = |stall: &Stall| stall.until.since(stall.from) > margin;
-        let mut stalls: Vec<_> = noted.into_iter().filter(counts).collect();
-        stalls.sort_unstable();
-        Self { stalls }
+        let mut noted: Vec<_> = noted.into_iter().collect();
+        noted.sort_unstable();
+        let before = std::iter::once(None).chain(noted.iter().map(Some));
+        let stalls = (noted.iter().zip(before))
+            .map(|(stall, before)| Held::new(*stall, before))
+            .filter(|held| held.still > margin);
+        Self {
+            stalls: stalls.collect(),
+        }
     }
 
     /// The longest of them.
     #[must_use]
     pub fn longest(&self) -> Option<Duration> {
-        let lengths = self
-            .stalls
-            .iter()
-            .map(|stall| stall.until.since(stall.from));
-        lengths.max()
+        self.stalls.iter().map(|held| held.stall.length()).max()
     }
 
     /// How many there were, and how long they were together.
     #[must_use]
     pub fn sum(&self) -> (usize, Duration) {
-        let lengths = self
-            .stalls
-            .iter()
-            .map(|stall| stall.until.since(stall.from));
+        let lengths = self.stalls.iter().map(|held| held.stall.length());
         (self.stalls.len(), lengths.sum())
     }
 
@@ -88,19 +117,13 @@ impl Stalls {
     #[must_use]
     pub fn arrival(&self, read_at: Timestamp) -> Arrival {
         // The first that ended so late is the one that began first.
-        let over = |stall: &Stall| stall.until + USUAL_MARGIN < read_at;
-        let first = self.stalls.partition_point(over);
-        let held = self.stalls.get(first).filter(|stall| stall.from < read_at);
-        let earliest = held.map_or(read_at, |stall| {
-            let before = first
-                .checked_sub(1)
-                .and_then(|before| self.stalls.get(before));
-            let joins = |before: &&Stall| stall.from <= before.until + USUAL_MARGIN;
-            before
-                .filter(joins)
-                .map_or(stall.from, |before| before.from)
-        });
-        Arrival { earliest, read_at }
+        let over = |held: &Held| held.stall.until + USUAL_MARGIN < read_at;
+        let first = self.stalls.get(self.stalls.partition_point(over));
+        let held = first.filter(|held| held.stall.from < read_at);
+        Arrival {
+            earliest: held.map_or(read_at, |held| held.since),
+            read_at,
+        }
     }
 }
 
@@ -375,6 +398,31 @@ mod tests {
         assert_eq!(earliest(148), at(148));
         let longer = Stalls::longer_than(Duration::from_millis(20), noted);
         assert_eq!(longer, Stalls::default(), "none is longer");
+    }
+
+    #[test]
+    fn two_stalls_that_follow_each_other_may_hold_a_request_up_for_longer_than_a_margin() {
+        let longer_than = |millis, noted: &[(i64, i64)]| {
+            let stall = |(from, until): &(i64, i64)| Stall {
+                from: at(*from),
+                until: at(*until),
+            };
+            Stalls::longer_than(Duration::from_millis(millis), noted.iter().map(stall))
+        };
+        let two = longer_than(
+            10,
+            &[(100, 106), (106, 112), (120, 126), (200, 204), (206, 211)],
+        );
+        let earliest = |read| two.arrival(at(read)).earliest;
+        assert_eq!([106, 108, 112].map(earliest), [106, 100, 100].map(at));
+        assert_eq!(earliest(124), at(124), "it follows none");
+        assert_eq!(earliest(210), at(210), "9 ms, and a pause of two");
+        assert_eq!(two.sum(), (1, Duration::from_millis(6)));
+        // No request waits for three of them.
+        assert_eq!(
+            longer_than(10, &[(100, 104), (104, 108), (108, 112)]),
+            Stalls::default()
+        );
     }
 
     #[test]
