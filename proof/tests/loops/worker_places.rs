@@ -91,6 +91,38 @@ async fn those_that_refuse_late_leave_half() {
     assert_eq!(world.sender.under_way(), 32);
 }
 
+/// Those that answer wait in line; who has waited for all of its time goes back with the
+/// others, and is looked at again at once.
+#[tokio::test(start_paused = true)]
+async fn who_waited_in_vain_goes_back_with_the_others() {
+    let (world, _worker) = world().await;
+    world.sender.send.takes(ms(10_000));
+    let now = world.store.now();
+    // As many as there are places, and one message more.
+    let permits: Vec<_> = (10..90)
+        .map(|attempt| domain::permit::Permit {
+            not_before: now,
+            deadline: now + Duration::from_secs(2),
+            ..permit_of(1, attempt)
+        })
+        .collect();
+    for message in permits.chunks(16) {
+        world.queue.delivers(message);
+    }
+    settle().await;
+    assert_eq!(world.sender.under_way(), 64);
+    pass(ms(2_100)).await;
+    let statements = world.journal.pick(|event| match event {
+        Event::Release(permits) => Some(permits.len()),
+        _ => None,
+    });
+    assert_eq!(statements.iter().sum::<usize>(), 16);
+    assert!(statements.len() <= 3, "{statements:?}");
+    assert!(world.journal.deferred().is_empty());
+    let woken = world.journal.woken();
+    assert!(!woken.is_empty() && woken.iter().all(|wake| wake.after.is_zero()));
+}
+
 /// What is turned away costs no statement each, and does not come back at
 /// once.
 #[tokio::test(start_paused = true)]

@@ -155,11 +155,7 @@ impl Deliverer {
         };
         let (connection, place, mut room) = match ready {
             Ok(ready) => ready,
-            Err(NoPlace::TooLate) => {
-                self.release(&[permit]).await;
-                in_hand.known();
-                return;
-            }
+            Err(NoPlace::TooLate) => return self.turned_away.too_late(in_hand).await,
             Err(NoPlace::TurnedAway) => return self.turned_away.send(in_hand).await,
             Err(NoPlace::NoToken(lasts)) => {
                 return self.turned_away.put_off(in_hand, lasts).await;

@@ -1,6 +1,7 @@
-//! Permits that get no place go back to the store, many in one statement, and
-//! their destinations are looked at again later, not at once: a permit that is
-//! admitted again only to be turned away again costs those who have places.
+//! Permits that get no place go back to the store, many in one statement. Where all of
+//! a destination's have waited for as long as they could, it is looked at again at once:
+//! they have stood in line. Others are looked at again later: a permit that is admitted
+//! again only to be turned away again costs those who have places.
 //!
 //! Of a destination that is not known to answer the store admits nothing
 //! meanwhile. A later wake alone would not do: a run that is due sooner finds
@@ -31,8 +32,19 @@ pub(super) struct TurnedAway {
 /// A permit that goes back.
 struct Back {
     in_hand: InHand,
-    /// How long nothing of its destination can start, where that is known.
-    put_off: Option<Duration>,
+    why: Why,
+}
+
+/// Why it goes back, and so when its destination is looked at again.
+#[derive(Debug, Clone, Copy)]
+enum Why {
+    /// It waited for as long as it could, or its slot is too far ahead to be waited for: at
+    /// once, unless others of its destination were turned away.
+    TooLate,
+    /// There was no place to wait in: after a pause, as its destination stands.
+    TurnedAway,
+    /// Nothing of its destination can start for so long: then.
+    PutOff(Duration),
 }
 
 struct Loop {
@@ -62,19 +74,24 @@ impl TurnedAway {
 
     /// The permit leaves the hand when the store knows.
     pub(super) async fn send(&self, in_hand: InHand) {
-        self.back(in_hand, None).await;
+        self.back(in_hand, Why::TurnedAway).await;
+    }
+
+    /// The same after its time has passed, which is nobody's turning away.
+    pub(super) async fn too_late(&self, in_hand: InHand) {
+        self.back(in_hand, Why::TooLate).await;
     }
 
     /// The same where nothing of its destination can start for so long, which is no
     /// matter of places: nothing is admitted of it meanwhile.
     pub(super) async fn put_off(&self, in_hand: InHand, lasts: Duration) {
-        self.back(in_hand, Some(lasts)).await;
+        self.back(in_hand, Why::PutOff(lasts)).await;
     }
 
-    async fn back(&self, in_hand: InHand, put_off: Option<Duration>) {
+    async fn back(&self, in_hand: InHand, why: Why) {
         metrics::counter!("paceline_permits_turned_away_total").increment(1);
         // If the loop is gone, so is the worker: the permit was not begun.
-        let _ = self.permits.send(Back { in_hand, put_off }).await;
+        let _ = self.permits.send(Back { in_hand, why }).await;
     }
 }
 
@@ -133,12 +150,17 @@ impl Loop {
         batch.into_iter().for_each(|one| one.in_hand.known());
     }
 
-    /// When to look at each destination again.
+    /// When to look at each destination again. Not for those that are only late.
     fn pauses(&self, batch: &[Back]) -> BTreeMap<DestinationId, Pause> {
         let mut put_off: BTreeMap<DestinationId, Option<Duration>> = BTreeMap::new();
         for one in batch {
+            let lasts = match one.why {
+                Why::TooLate => continue,
+                Why::TurnedAway => None,
+                Why::PutOff(lasts) => Some(lasts),
+            };
             let longest = put_off.entry(one.in_hand.permit.destination).or_default();
-            *longest = (*longest).max(one.put_off);
+            *longest = (*longest).max(lasts);
         }
         let pause = |destination, put_off: Option<Duration>| match put_off {
             None => self.places.pause(destination),
@@ -170,7 +192,7 @@ impl Loop {
     }
 }
 
-/// One wake for each destination, after its pause.
+/// One wake for each destination, after its pause if it has one.
 fn later(wakes: &[Wake], pauses: &BTreeMap<DestinationId, Pause>) -> Vec<Wake> {
     let by_destination: BTreeMap<_, _> = (wakes.iter())
         .map(|wake| (wake.destination, *wake))
