@@ -49,6 +49,7 @@ pub(crate) struct Ground {
     store: Arc<dyn Store>,
     destinations: Vec<DestinationId>,
     worker: WorkerId,
+    workers: u128,
     next: u128,
     under: Under,
 }
@@ -99,7 +100,8 @@ impl Ground {
                 .map(|number| Uuid::from_u128((0xd_u128 << 112) | number))
                 .map(DestinationId)
                 .collect(),
-            worker: WorkerId(Uuid::from_u128(1)),
+            worker: WorkerId(Uuid::nil()),
+            workers: 0,
             next: 0,
             under,
         };
@@ -221,8 +223,11 @@ impl Ground {
         permits
     }
 
-    /// A worker that has just said that it lives.
-    pub(crate) fn heartbeat(&self) {
+    /// A worker that has just said that it lives, and has not before: one that was
+    /// silent while another ground was made has lapsed, and is not taken back.
+    pub(crate) fn heartbeat(&mut self) {
+        self.workers += 1;
+        self.worker = WorkerId(Uuid::from_u128(self.workers));
         let heartbeat = Heartbeat {
             worker: self.worker,
             places: BATCH as u32,
