@@ -10,8 +10,8 @@ use domain::ids::{DestinationId, WorkerId};
 use domain::share::Room;
 use domain::time::Timestamp;
 use engine::ports::{
-    Backpressure, Catalog, DEFAULT_TENANT, NextTry, Operations, Run, Store, Survey, SurveyRules,
-    Sweep, WatchRules,
+    Acceptance, Backpressure, Catalog, DEFAULT_TENANT, NextTry, Operations, ReapRules, Run, Store,
+    Survey, SurveyRules, Sweep, WatchRules,
 };
 
 use crate::database::{Database, per_second};
@@ -150,6 +150,72 @@ async fn plans_for_when_nothing_is_owed_serve_when_much_is() {
     let (few, many) = (pages_beside(10).await, pages_beside(4_000).await);
     assert!(few > 100, "the counters count: {few}");
     // Some are planned once more. What reads one index as a whole makes seven times as many.
+    assert!(many <= 2 * few, "{few}, then {many}");
+}
+
+/// A try that is given up, and what calls its retry off: a success that comes late. Meanwhile
+/// the event comes in once more, and is told where it went.
+async fn a_late_success(
+    database: &Database,
+    store: &PostgresStore,
+    to: DestinationId,
+    worker: WorkerId,
+) {
+    let event = database.event(to);
+    store
+        .accept_events(std::slice::from_ref(&event))
+        .await
+        .unwrap();
+    let permits = admit(store, &[to]).await;
+    database.let_nothing_lapse().await;
+    let outcomes = claim(store, worker, &permits).await;
+    assert_eq!(outcomes.len(), 1);
+    let at_once = ReapRules {
+        heartbeat_timeout: Duration::from_secs(3_600),
+        start_timeout: Duration::ZERO,
+        permit_grace: Duration::from_secs(3_600),
+    };
+    let reaped = store.reap(&at_once, 100).await.unwrap();
+    assert_eq!(reaped.unknown_starts, 1);
+    let waits = format!(
+        "select count(*) from deliveries where event_id = '{}'",
+        event.id
+    );
+    assert_eq!(database.number(&waits).await, 1, "its retry");
+    let again = store.accept_events(std::slice::from_ref(&event)).await;
+    assert_eq!(again.unwrap(), [Acceptance::Accepted(vec![to])]);
+    let recorded = store.record_outcomes(worker, &outcomes).await.unwrap();
+    assert_eq!(recorded.skipped, []);
+    assert_eq!(database.number(&waits).await, 0, "nothing");
+}
+
+/// Retries of an event are found by the event, however many others wait for theirs at the
+/// same destination.
+#[tokio::test]
+async fn a_late_success_reads_what_waits_of_its_event_alone() {
+    let pages_beside = async |others: u32| {
+        let database = Database::create().await;
+        let to = database.destination(UNLIMITED).await;
+        let worker = database.worker().await;
+        database.let_nothing_lapse().await;
+        let beside = format!(
+            "insert into deliveries (event_id, destination_id, tenant_id, due_at)
+            select gen_random_uuid(), '{to}', '{DEFAULT_TENANT}',
+                clock_timestamp() + interval '1 hour'
+            from generate_series(1, {others})"
+        );
+        database.sql(&beside).await;
+        database.sql("vacuum analyze").await;
+        let ten_times = async |store: PostgresStore| {
+            for _ in 0..10 {
+                a_late_success(&database, &store, to, worker).await;
+            }
+        };
+        database.pages_of(ten_times).await
+    };
+    let (few, many) = (pages_beside(10).await, pages_beside(20_000).await);
+    assert!(few > 100, "the counters count: {few}");
+    // Levels of the indexes.
     assert!(many <= 2 * few, "{few}, then {many}");
 }
 
@@ -311,6 +377,33 @@ async fn who_has_no_work_costs_the_walks_nothing() {
         let most = few + few / 2;
         assert!(rest.0 <= most && rest.1 <= most, "{few}, then {rest:?}");
     }
+}
+
+/// A plan of when there were few destinations is kept by its connection.
+#[tokio::test]
+async fn a_survey_that_was_planned_among_few_serves_among_many() {
+    let rules = SurveyRules { page: 100, far: 10 };
+    let pages_beside = async |others: u32| {
+        let database = Database::create().await;
+        for _ in 0..20 {
+            let destination = database.destination(per_second(100)).await;
+            database.accept(destination, 1).await;
+        }
+        database.sql("vacuum analyze").await;
+        let surveys = async |store: PostgresStore| {
+            for survey in 0..20 {
+                if survey == 10 {
+                    idle(&database, others).await;
+                }
+                let page = store.survey_backlogs(None, &rules).await.unwrap();
+                assert_eq!(page.backlogs.len(), 20);
+            }
+        };
+        database.pages_of(surveys).await
+    };
+    let (few, many) = (pages_beside(10).await, pages_beside(10_000).await);
+    assert!(few > 100, "the counters count: {few}");
+    assert!(many <= few + few / 2, "{few}, then {many}");
 }
 
 /// So many attempts of a destination that started in this hour of a day long ago,
