@@ -1,14 +1,16 @@
 //! What the two may notice of an attack, and what each role may take for it.
 //!
-//! A figure misses where p99 of a post is more than twice the usual, where a delivery is
+//! A figure misses where p99 of a post is more than twice the usual, of an attack that was
+//! made three times because it was so at first in the middle one of them; where a delivery is
 //! very late, where any request of the two was refused, and where a role took more
 //! memory than it is given.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use anyhow::Context as _;
 
-use super::Noticed;
+use super::{Beside, Noticed};
 use crate::figures::figure::Figure;
 use crate::process::percentile;
 use crate::run::settings::Size;
@@ -44,9 +46,9 @@ pub(super) fn p99s(noticed: &Noticed) -> impl Iterator<Item = (&'static str, f64
 
 /// The p99 of each aspect without an attack, in milliseconds: the middle one, since what
 /// an attack leaves behind is not to be a part of it. Of none it is no number.
-pub(super) fn usual(alone: &[Noticed]) -> [f64; 3] {
+pub(super) fn usual<'a>(alone: impl Iterator<Item = &'a Noticed> + Clone) -> [f64; 3] {
     ASPECTS.map(|(_, of)| {
-        let mut p99s: Vec<f64> = alone.iter().map(|one| percentile(of(one), 99)).collect();
+        let mut p99s: Vec<f64> = alone.clone().map(|one| percentile(of(one), 99)).collect();
         p99s.sort_unstable_by(f64::total_cmp);
         match p99s.is_empty() {
             true => f64::NAN,
@@ -61,6 +63,55 @@ pub(super) fn alone(store: &str, usual: [f64; 3]) -> Vec<Figure> {
         Figure::noted(format!("{store}, alone: {what}, p99"), p99, "ms")
     };
     ASPECTS.iter().zip(usual).map(figure).collect()
+}
+
+/// Whether a post took longer than it may.
+pub(super) fn is_late(beside: &Noticed, [of_a_post, ..]: [f64; 3]) -> bool {
+    // Nothing that is usual is no pass.
+    !matches!(
+        (percentile(&beside.posts, 99) / of_a_post).partial_cmp(&MOST_TIMES),
+        Some(Ordering::Less | Ordering::Equal)
+    )
+}
+
+/// Of one attack that was made several times, the one whose posts are in the middle; but what
+/// was refused, the latest delivery and the most memory are of all.
+pub(super) fn middle(made: Vec<anyhow::Result<Beside>>) -> anyhow::Result<Beside> {
+    let mut made = made.into_iter().collect::<anyhow::Result<Vec<Beside>>>()?;
+    let of_a_post = |(noticed, _): &Beside| percentile(&noticed.posts, 99);
+    made.sort_by(|one, other| of_a_post(one).total_cmp(&of_a_post(other)));
+    let (mut noticed, mut memory) = made.swap_remove(made.len() / 2);
+    let mut latest = None;
+    for (other, used) in made {
+        for (answer, times) in other.refused {
+            *noticed.refused.entry(answer).or_default() += times;
+        }
+        let last = other.arrivals.last().copied();
+        latest = last
+            .map(|last: f64| latest.map_or(last, |latest: f64| latest.max(last)))
+            .or(latest);
+        for (role, mib) in used {
+            let most = memory.entry(role).or_insert(mib);
+            *most = most.max(mib);
+        }
+    }
+    // They stay sorted.
+    let later = latest.filter(|latest| noticed.arrivals.last().is_none_or(|last| latest > last));
+    noticed.arrivals.extend(later);
+    Ok((noticed, memory))
+}
+
+/// The name of a row, which says of one that was made several times how each was.
+pub(super) fn named(name: &str, made: &[anyhow::Result<Beside>], usual: [f64; 3]) -> String {
+    if made.len() < 2 {
+        return name.to_owned();
+    }
+    let times = |one: &anyhow::Result<Beside>| match one {
+        Ok((noticed, _)) => format!("{:.2}", percentile(&noticed.posts, 99) / usual[0]),
+        Err(_) => "failed".to_owned(),
+    };
+    let times: Vec<_> = made.iter().map(times).collect();
+    format!("{name} (the middle one of {})", times.join(", "))
 }
 
 /// A post is what the second waits for; the others tell what it costs besides.
@@ -128,8 +179,8 @@ mod tests {
     #[test]
     fn the_usual_is_the_middle_one() {
         let alone = [noticed(90.0), noticed(4.0), noticed(5.0)];
-        assert_eq!(usual(&alone), [5.0; 3]);
-        let figures = super::alone("SQLite", usual(&alone));
+        assert_eq!(usual(alone.iter()), [5.0; 3]);
+        let figures = super::alone("SQLite", usual(alone.iter()));
         assert_eq!(figures.len(), 3);
         assert_eq!(figures[0].name, "SQLite, alone: a post, p99");
     }
@@ -144,6 +195,27 @@ mod tests {
     }
 
     #[test]
+    fn of_an_attack_that_was_made_three_times_the_middle_one_counts() {
+        let made = |p99: f64, mib: f64| {
+            let mut noticed = noticed(p99);
+            noticed.refused.insert("503".to_owned(), 1);
+            Ok((noticed, BTreeMap::from([("api".to_owned(), mib)])))
+        };
+        let three = vec![made(40.0, 9.0), made(6.0, 7.0), made(5.0, 8.0)];
+        let of_three = "x (the middle one of 8.00, 1.20, 1.00)";
+        assert_eq!(named("x", &three, [5.0; 3]), of_three);
+        assert_eq!(named("x", &three[..1], [5.0; 3]), "x");
+        let (noticed, memory) = middle(three).unwrap();
+        assert!(!is_late(&noticed, [5.0; 3]));
+        assert_eq!(percentile(&noticed.posts, 99), 6.0);
+        assert_eq!((noticed.refused["503"], memory["api"]), (3, 9.0));
+        assert_eq!(noticed.arrivals, [3.0, 6.0, 40.0], "and the latest of all");
+        let (worse, _) = middle(vec![made(40.0, 7.0), made(6.0, 9.0)]).unwrap();
+        assert!(is_late(&worse, [5.0; 3]));
+        assert!(middle(vec![made(5.0, 1.0), Err(anyhow::anyhow!("refused"))]).is_err());
+    }
+
+    #[test]
     fn no_request_is_refused_and_no_delivery_very_late() {
         let mut beside = noticed(5.0);
         beside.refused.insert("503".to_owned(), 1);
@@ -155,7 +227,8 @@ mod tests {
 
     #[test]
     fn what_was_never_measured_is_no_pass() {
-        let nothing = usual(&[]);
+        let nothing = usual([].iter());
+        assert!(is_late(&noticed(5.0), nothing));
         assert_eq!(
             missed(&compared("x", &Noticed::default(), nothing)),
             ["x: a post, p99"]
