@@ -5,7 +5,6 @@
 //! very late, where any request of the two was refused, and where a role took more
 //! memory than it is given.
 
-use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use anyhow::Context as _;
@@ -65,13 +64,9 @@ pub(super) fn alone(store: &str, usual: [f64; 3]) -> Vec<Figure> {
     ASPECTS.iter().zip(usual).map(figure).collect()
 }
 
-/// Whether a post took longer than it may.
-pub(super) fn is_late(beside: &Noticed, [of_a_post, ..]: [f64; 3]) -> bool {
-    // Nothing that is usual is no pass.
-    !matches!(
-        (percentile(&beside.posts, 99) / of_a_post).partial_cmp(&MOST_TIMES),
-        Some(Ordering::Less | Ordering::Equal)
-    )
+/// Whether a post took longer than it may: the first of what is compared.
+pub(super) fn is_late(beside: &Noticed, usual: [f64; 3]) -> bool {
+    (compared("", beside, usual).first()).is_none_or(|of_a_post| !of_a_post.passed)
 }
 
 /// Of one attack that was made several times, the one whose posts are in the middle; but what
@@ -80,23 +75,20 @@ pub(super) fn middle(made: Vec<anyhow::Result<Beside>>) -> anyhow::Result<Beside
     let mut made = made.into_iter().collect::<anyhow::Result<Vec<Beside>>>()?;
     let of_a_post = |(noticed, _): &Beside| percentile(&noticed.posts, 99);
     made.sort_by(|one, other| of_a_post(one).total_cmp(&of_a_post(other)));
+    let last = |(noticed, _): &Beside| noticed.arrivals.last().copied();
+    let latest = made.iter().filter_map(last).max_by(f64::total_cmp);
     let (mut noticed, mut memory) = made.swap_remove(made.len() / 2);
-    let mut latest = None;
     for (other, used) in made {
         for (answer, times) in other.refused {
             *noticed.refused.entry(answer).or_default() += times;
         }
-        let last = other.arrivals.last().copied();
-        latest = last
-            .map(|last: f64| latest.map_or(last, |latest: f64| latest.max(last)))
-            .or(latest);
         for (role, mib) in used {
             let most = memory.entry(role).or_insert(mib);
             *most = most.max(mib);
         }
     }
     // They stay sorted.
-    let later = latest.filter(|latest| noticed.arrivals.last().is_none_or(|last| latest > last));
+    let later = latest.filter(|latest| noticed.arrivals.last() < Some(latest));
     noticed.arrivals.extend(later);
     Ok((noticed, memory))
 }
