@@ -49,7 +49,6 @@ pub(crate) struct Ground {
     store: Arc<dyn Store>,
     destinations: Vec<DestinationId>,
     worker: WorkerId,
-    workers: u128,
     next: u128,
     under: Under,
 }
@@ -101,7 +100,6 @@ impl Ground {
                 .map(DestinationId)
                 .collect(),
             worker: WorkerId(Uuid::nil()),
-            workers: 0,
             next: 0,
             under,
         };
@@ -226,8 +224,7 @@ impl Ground {
     /// A worker that has just said that it lives, and has not before: one that was
     /// silent while another ground was made has lapsed, and is not taken back.
     pub(crate) fn heartbeat(&mut self) {
-        self.workers += 1;
-        self.worker = WorkerId(Uuid::from_u128(self.workers));
+        self.worker = WorkerId(Uuid::from_u128(self.worker.0.as_u128() + 1));
         let heartbeat = Heartbeat {
             worker: self.worker,
             places: BATCH as u32,
