@@ -20,10 +20,10 @@
 //!
 //! To look for such times, every request is moved back from when it was read, as little
 //! as the later ones need, and never before its stall began, or the one that this follows;
-//! one that was read in a pause, to the pause's beginning. What comes out is judged like everything else, by [`Judge`]: so
-//! whatever the search finds, or fails to find, nothing is called kept that is over. It fails
-//! to find what came before a pause and was read after it, and what came before one beside a
-//! bucket, which does not look into pauses.
+//! one that was read in a pause, to the pause's beginning. What comes out is judged like
+//! everything else, by [`Judge`]: so whatever the search finds, or fails to find, nothing is
+//! called kept that is over. It fails to find what came before a pause and was read after it,
+//! and what came before one beside a bucket, which does not look into pauses.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -329,11 +329,15 @@ mod tests {
     }
 
     fn stalls(noted: &[(i64, i64)]) -> Stalls {
+        longer_than(MARGIN, noted)
+    }
+
+    fn longer_than(margin: Duration, noted: &[(i64, i64)]) -> Stalls {
         let stall = |(from, until): &(i64, i64)| Stall {
             from: at(*from),
             until: at(*until),
         };
-        Stalls::longer_than(MARGIN, noted.iter().map(stall))
+        Stalls::longer_than(margin, noted.iter().map(stall))
     }
 
     fn in_force(from: i64, settings: LimitSettings) -> InForce {
@@ -387,30 +391,21 @@ mod tests {
 
     #[test]
     fn a_longer_margin_makes_no_stall_explain_more() {
-        let noted = [(100, 120), (125, 145)].map(|(from, until)| Stall {
-            from: at(from),
-            until: at(until),
-        });
-        let stalls = Stalls::longer_than(Duration::from_millis(10), noted);
+        let noted = [(100, 120), (125, 145)];
+        let stalls = longer_than(Duration::from_millis(10), &noted);
         let earliest = |read| stalls.arrival(at(read)).earliest;
         assert_eq!([122, 123].map(earliest), [100, 123].map(at));
         assert_eq!([145, 147].map(earliest), [125; 2].map(at), "not joined");
         assert_eq!(earliest(148), at(148));
-        let longer = Stalls::longer_than(Duration::from_millis(20), noted);
+        let longer = longer_than(Duration::from_millis(20), &noted);
         assert_eq!(longer, Stalls::default(), "none is longer");
     }
 
     #[test]
     fn two_stalls_that_follow_each_other_may_hold_a_request_up_for_longer_than_a_margin() {
-        let longer_than = |millis, noted: &[(i64, i64)]| {
-            let stall = |(from, until): &(i64, i64)| Stall {
-                from: at(*from),
-                until: at(*until),
-            };
-            Stalls::longer_than(Duration::from_millis(millis), noted.iter().map(stall))
-        };
+        let margin = Duration::from_millis(10);
         let two = longer_than(
-            10,
+            margin,
             &[(100, 106), (106, 112), (120, 126), (200, 204), (206, 211)],
         );
         let earliest = |read| two.arrival(at(read)).earliest;
@@ -420,7 +415,7 @@ mod tests {
         assert_eq!(two.sum(), (1, Duration::from_millis(6)));
         // No request waits for three of them.
         assert_eq!(
-            longer_than(10, &[(100, 104), (104, 108), (108, 112)]),
+            longer_than(margin, &[(100, 104), (104, 108), (108, 112)]),
             Stalls::default()
         );
     }
