@@ -36,6 +36,9 @@ const COUNT_EVERY: Duration = Duration::from_secs(1);
 const APART: Duration = Duration::from_secs(10);
 const PARTS: u32 = 10;
 
+/// A connection that is closed or refused is opened again after this.
+const AGAIN: Duration = Duration::from_secs(1);
+
 /// What is refused or closed before this was never held.
 const AT_ONCE: Duration = Duration::from_secs(1);
 
@@ -228,15 +231,15 @@ impl Underway {
         });
     }
 
-    /// Connections to this address, each opened again a second after it was closed.
+    /// Connections to this address, each opened again a second after it was closed or
+    /// refused, and so over the whole of each second.
     pub(super) fn hold(&mut self, connections: u32, address: &str, held: Held) {
         let held = Arc::new(held);
         for number in 0..connections {
             let (address, held) = (address.to_owned(), Arc::clone(&held));
             let told = Arc::clone(&self.told);
             self.tasks.spawn(async move {
-                // Not all in the same instant.
-                sleep(Duration::from_millis(u64::from(number) % 1_000)).await;
+                sleep(AGAIN * number / connections).await;
                 let mut most = Some(APART * (number % PARTS + 1) / PARTS);
                 loop {
                     told.asked.fetch_add(1, Ordering::Relaxed);
@@ -255,7 +258,7 @@ impl Underway {
                             told.refused.fetch_add(1, Ordering::Relaxed);
                         }
                     }
-                    sleep(Duration::from_secs(1)).await;
+                    sleep(AGAIN).await;
                 }
             });
         }
