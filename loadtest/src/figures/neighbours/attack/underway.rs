@@ -239,7 +239,7 @@ impl Underway {
             let (address, held) = (address.to_owned(), Arc::clone(&held));
             let told = Arc::clone(&self.told);
             self.tasks.spawn(async move {
-                sleep(AGAIN * number / connections).await;
+                sleep(begins(number, connections)).await;
                 let mut most = Some(APART * (number % PARTS + 1) / PARTS);
                 loop {
                     told.asked.fetch_add(1, Ordering::Relaxed);
@@ -263,6 +263,11 @@ impl Underway {
             });
         }
     }
+}
+
+/// When one of so many begins: none of a kind at the instant of another.
+fn begins(number: u32, connections: u32) -> Duration {
+    AGAIN * number / connections
 }
 
 impl Held {
@@ -378,6 +383,20 @@ mod tests {
         let from = |addresses| [0, 1, 2].map(|number| held(addresses).source(number).octets()[3]);
         assert_eq!(from(1), [2, 2, 2]);
         assert_eq!(from(2), [2, 3, 2]);
+    }
+
+    /// Those of a small kind all came in its first fifth, and so did those of the next.
+    #[test]
+    fn connections_begin_over_the_whole_second() {
+        for connections in [2, 200, 10_000] {
+            let mut last = Duration::ZERO;
+            for number in 0..connections {
+                let next = begins(number, connections);
+                assert!(next - last <= AGAIN / connections + Duration::from_nanos(1));
+                last = next;
+            }
+            assert!(last < AGAIN && last >= AGAIN - AGAIN / connections - Duration::from_nanos(1));
+        }
     }
 
     #[tokio::test]
