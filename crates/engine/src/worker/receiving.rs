@@ -121,8 +121,8 @@ impl Receiving {
                 let deliverer = Arc::clone(&self.deliverer);
                 let target = targets.get(&in_hand.permit.destination).cloned();
                 let given_up = self.given_up.clone();
-                // Boxed, because a task is moved some seven times until it is over, and a
-                // delivery is kilobytes: that was a twentieth of a worker's time.
+                // Boxed, because a task is moved several times until it is over, and this one
+                // is large: that was a twentieth of a worker's time.
                 self.tasks.spawn(Box::pin(async move {
                     let delivery = deliverer.deliver(in_hand, target);
                     given_up.run_until_cancelled(delivery).await
