@@ -73,7 +73,7 @@ struct Report {
     early_starts: u64,
     /// The smallest share of its limits that any destination got while
     /// measured, in per cent.
-    least_share_percent: u64,
+    least_share_percent: f64,
     /// Destinations below the share asked for.
     under_delivered: usize,
     /// Different events that arrived.
@@ -169,7 +169,7 @@ fn report(
         events,
         early_arrivals,
         early_starts,
-        least_share_percent: shares.min().unwrap_or(100),
+        least_share_percent: shares.fold(100.0, f64::min),
         under_delivered,
         events_arrived,
         extra_requests,

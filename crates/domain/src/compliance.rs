@@ -41,7 +41,7 @@ mod window;
 pub use arrivals::{Arrival, ArrivalVerdict, AtReceiver, Stall, Stalls, USUAL_MARGIN};
 use bucket::BucketJudge;
 pub use dues::Dues;
-pub use ideal::{Share, ideal_starts};
+pub use ideal::{MeanShare, Share, ideal_starts};
 use pause::PauseJudge;
 pub use short::{Evidence, MAX_STRETCHES, Noted, Stretch, under_delivery};
 use window::WindowJudge;

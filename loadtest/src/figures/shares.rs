@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use domain::compliance::{InForce, ideal_starts};
+use domain::compliance::MeanShare;
 use domain::policy::LimitSettings;
 use domain::time::Timestamp;
 use rustix::process::Signal;
-use server::trial::{Children, Distributed, Ledger, Plan, TrialVerdict, per_second};
+use server::trial::{Children, Distributed, Plan, TrialVerdict, per_second};
 use tokio::time::Instant;
 
 use super::figure::Figure;
@@ -21,9 +21,6 @@ const ROLES: (usize, usize) = (2, 5);
 const STALL: Duration = Duration::from_millis(500);
 const STALL_EVERY: Duration = Duration::from_secs(10);
 
-/// Instants of the last period at which a share is taken.
-const INSTANTS: u32 = 32;
-
 /// Destinations with the same limit, and the least share that they must get.
 struct Group {
     name: &'static str,
@@ -31,15 +28,6 @@ struct Group {
     per_second: u32,
     destinations: u32,
     least_percent: f64,
-}
-
-impl Group {
-    const fn period(&self) -> Duration {
-        match self.limits.per_minute {
-            Some(_) => Duration::from_secs(60),
-            None => Duration::from_secs(1),
-        }
-    }
 }
 
 fn groups() -> [Group; 5] {
@@ -138,13 +126,11 @@ async fn stall(children: &Children, end: Instant) -> anyhow::Result<()> {
 }
 
 /// All starts of a group in per cent of those of a perfect sender, without
-/// latency and without any allowance: on average over the instants of the last
-/// period. At one instant alone, a burst that is late would count whole or not
-/// at all.
+/// latency and without any allowance.
 async fn share(stage: &Distributed, group: &Group, end: Timestamp) -> anyhow::Result<f64> {
     let prefix = format!("{} ", group.name);
     let trial = &stage.trial;
-    let (mut started, mut allowed) = (0_u64, 0_u64);
+    let (mut started, mut allowed) = (0.0, 0.0);
     for placed in &trial.placed {
         if !placed.plan.name.starts_with(&prefix) {
             continue;
@@ -157,40 +143,12 @@ async fn share(stage: &Distributed, group: &Group, end: Timestamp) -> anyhow::Re
             "{} ran dry: its share says nothing",
             placed.plan.name
         );
-        let (of_it, ideal) = over_a_period(&ledger, (trial.began, end), group.period());
-        started += of_it;
-        allowed += ideal;
+        let of_it = ledger.share((trial.began, end), Duration::ZERO);
+        started += of_it.started;
+        allowed += of_it.allowed;
     }
-    Ok(started as f64 * 100.0 / allowed as f64)
-}
-
-/// Starts, and those of a perfect sender, summed over the instants of the last period.
-pub(crate) fn over_a_period(
-    ledger: &Ledger,
-    (began, end): (Timestamp, Timestamp),
-    period: Duration,
-) -> (u64, u64) {
-    let mut due: Vec<_> = ledger.rows.iter().map(|row| row.due_at).collect();
-    due.sort_unstable();
-    let starts = ledger.rows.iter().filter_map(|row| row.started_at);
-    let starts: Vec<_> = starts.collect();
-    of_a_perfect_sender(&ledger.history, (&due, &starts), (began, end), period)
-}
-
-/// The same of any starts of what was due, ascending.
-pub(crate) fn of_a_perfect_sender(
-    history: &[InForce],
-    (due, starts): (&[Timestamp], &[Timestamp]),
-    (began, end): (Timestamp, Timestamp),
-    period: Duration,
-) -> (u64, u64) {
-    let (mut started, mut allowed) = (0, 0);
-    for instant in 0..INSTANTS {
-        let until = end - period * instant / INSTANTS;
-        started += starts.iter().filter(|at| **at < until).count() as u64;
-        allowed += ideal_starts(history, due, began, until);
-    }
-    (started, allowed)
+    let share = MeanShare { started, allowed };
+    Ok(share.percent())
 }
 
 async fn figures(

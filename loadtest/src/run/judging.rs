@@ -30,7 +30,6 @@ use uuid::Uuid;
 use super::arrivals::Arrival;
 use super::lateness;
 use super::settings::{Limit, Settings, Shape};
-use crate::figures::shares::over_a_period;
 
 /// The most destinations that are judged.
 pub(crate) const MAX_JUDGED: usize = 2_000;
@@ -63,7 +62,7 @@ pub(crate) struct Judged {
     pub(crate) at_receiver: AtReceiver,
     pub(crate) early_starts: u64,
     /// Starts in per cent of what a perfect sender could have made.
-    pub(crate) share_percent: Option<u64>,
+    pub(crate) share_percent: Option<f64>,
     pub(crate) arrivals: u64,
 }
 
@@ -262,13 +261,11 @@ async fn with_ledger(
             judged.bound = window.bound;
             judged.worst_at_sender = Some(window.largest_sliding);
             judged.worst_at_receiver = window.largest_at_receiver;
-            judged.share_percent = Some(one.share_percent);
-            // At one instant alone, a burst that is late would count whole or not at all.
-            let fair = (sender.began, sender.until - LATENCY_ALLOWANCE);
-            let (started, allowed) = over_a_period(&ledger, fair, window.period.duration());
-            let share = started as f64 * 100.0 / allowed.max(1) as f64;
-            let least = verdict.least_share_percent.unwrap_or(f64::MAX);
-            verdict.least_share_percent = Some(least.min(share.min(100.0)));
+            let settled = (sender.began, sender.until - LATENCY_ALLOWANCE);
+            let share = ledger.share(settled, Duration::ZERO).percent();
+            judged.share_percent = Some(share);
+            let least = verdict.least_share_percent.unwrap_or(100.0);
+            verdict.least_share_percent = Some(least.min(share));
         }
         None => {
             let starts = ledger.rows.iter();

@@ -96,7 +96,7 @@ fn destinations(report: &Report) -> String {
             or_dash(one.worst_at_sender),
             one.at_receiver.early_arrivals.to_string(),
             one.early_starts.to_string(),
-            or_dash(one.share_percent),
+            (one.share_percent).map_or("–".to_owned(), |share| format!("{share:.1}")),
             one.arrivals.to_string(),
         ]
     });

@@ -2,15 +2,15 @@
 //! the same for both sides.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use domain::compliance::InForce;
+use domain::compliance::{InForce, MeanShare};
 use domain::destination::DestinationState;
 use domain::time::Timestamp;
 use serde::Serialize;
 use server::trial::WHOLE_WINDOWS;
 
-use crate::figures::shares::of_a_perfect_sender;
 use crate::run::arrivals::Arrival;
 use crate::run::judging::{Received, at_receiver};
 use crate::run::processes::Used;
@@ -140,10 +140,10 @@ impl Limited {
         let due = vec![at(first); settings.events as usize];
         let starts: Vec<_> = within.iter().map(|arrival| at(arrival.at_us)).collect();
         let fair = (at(first), at(end));
-        let (started, allowed) =
-            of_a_perfect_sender(&history, (&due, &starts), fair, period.duration());
+        let average = (period.duration(), Duration::ZERO);
+        let share = MeanShare::new(&history, (&due, &starts), fair, average);
         Ok(Self {
-            share_percent: started as f64 * 100.0 / allowed.max(1) as f64,
+            share_percent: share.percent(),
             allowed: judged.bound.context("a limit has no bound")?,
             worst: judged.worst_at_receiver,
             early: judged.at_receiver.early_arrivals,

@@ -1,6 +1,7 @@
 //! What a perfect sender could have started.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use super::bucket::{ONE, fall};
 use super::{InForce, Segment, segments};
@@ -31,6 +32,83 @@ impl Share {
         match self.allowed {
             0 => 100,
             allowed => self.started.saturating_mul(100) / allowed,
+        }
+    }
+}
+
+/// Instants of the last period at which a [`MeanShare`] is taken.
+const INSTANTS: u32 = 32;
+
+/// How much of its limits a destination with backlog used, on average over the
+/// instants of the last period.
+///
+/// At one instant alone, a burst that is late counts whole or not at all: where each
+/// window begins a hundredth later than a perfect sender's, twenty of them are one
+/// twentieth behind for a fifth of every period, and level for the rest.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct MeanShare {
+    /// What it had started.
+    pub started: f64,
+    /// What a perfect sender had ([`ideal_starts`]).
+    pub allowed: f64,
+}
+
+impl MeanShare {
+    /// The share in `[since, until)` of these starts of what was due then, ascending.
+    /// What a perfect sender would have started in the `allowance` before each instant
+    /// is not held against a real one.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use domain::compliance::{InForce, MeanShare};
+    /// use domain::destination::DestinationState;
+    /// use domain::policy::LimitSettings;
+    /// use domain::time::Timestamp;
+    ///
+    /// let at = Timestamp::from_millis;
+    /// let three = LimitSettings { per_second: Some(3), ..LimitSettings::EXACT };
+    /// let history = [InForce::new(at(0), &three, DestinationState::Active)];
+    /// // Each second's three start a quarter of a second late.
+    /// let starts: Vec<_> = (0..10).flat_map(|second| [at(second * 1_000 + 250); 3]).collect();
+    /// let (due, second) = (vec![at(0); 100], Duration::from_secs(1));
+    /// let share = |until, allowance| {
+    ///     let span = (at(0), at(until));
+    ///     MeanShare::new(&history, (&due, &starts), span, (second, allowance))
+    /// };
+    /// for until in [9_000, 9_100, 9_400] {
+    ///     let share = share(until, Duration::ZERO);
+    ///     assert!((share.allowed - share.started - 0.75).abs() < 0.1);
+    /// }
+    /// assert!(share(9_100, Duration::from_millis(250)).percent() > 99.9);
+    /// ```
+    #[must_use]
+    pub fn new(
+        history: &[InForce],
+        (due, starts): (&[Timestamp], &[Timestamp]),
+        (since, until): (Timestamp, Timestamp),
+        (period, allowance): (Duration, Duration),
+    ) -> Self {
+        let (mut started, mut allowed) = (0_u64, 0_u64);
+        for instant in 0..INSTANTS {
+            let until = until - period * instant / INSTANTS;
+            let within = |at: &&Timestamp| (since..until).contains(*at);
+            started += starts.iter().filter(within).count() as u64;
+            allowed += ideal_starts(history, due, since, until - allowance);
+        }
+        let mean = |sum: u64| sum as f64 / f64::from(INSTANTS);
+        Self {
+            started: mean(started),
+            allowed: mean(allowed),
+        }
+    }
+
+    /// In per cent; 100 where nothing was allowed.
+    #[must_use]
+    pub fn percent(self) -> f64 {
+        if self.allowed > 0.0 {
+            self.started * 100.0 / self.allowed
+        } else {
+            100.0
         }
     }
 }

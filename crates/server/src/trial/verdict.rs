@@ -4,9 +4,10 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use domain::attempt::AttemptState;
-use domain::compliance::{self, ArrivalVerdict, Share, Stalls, Verdict, ideal_starts};
+use domain::compliance::{self, ArrivalVerdict, InForce, MeanShare, Stalls, Verdict};
 use domain::ids::{AttemptId, DestinationId};
 use domain::limit::Period;
+use domain::policy::Rate;
 use domain::time::Timestamp;
 use engine::ports::LedgerRow;
 use serde::Serialize;
@@ -67,10 +68,12 @@ pub struct DestinationVerdict {
     pub events: u64,
     /// Starts in the ledger.
     pub starts: u64,
-    /// What a perfect sender could have started.
-    pub allowed: u64,
-    /// Starts in per cent of that, rounded down.
-    pub share_percent: u64,
+    /// What it had started of its limits, on average over the last of its periods.
+    pub had_started: f64,
+    /// What a perfect sender could have started, likewise.
+    pub allowed: f64,
+    /// The one in per cent of the other.
+    pub share_percent: f64,
     /// One per limit.
     pub windows: Vec<WindowVerdict>,
     /// Early starts by any rule, buckets and pauses included.
@@ -140,7 +143,7 @@ impl DestinationVerdict {
             .filter_map(|row| Some((row.started_at?, row.attempt)))
             .collect();
         let verdict = compliance::judge_sends(&ledger.history, &starts);
-        let share = share(ledger, &starts, since, until);
+        let share = ledger.share((since, until), LATENCY_ALLOWANCE);
         let read_at: Vec<_> = arrivals.iter().map(|arrival| arrival.read_at()).collect();
         let received = receivers.judge(&ledger.history, &read_at);
         let events: HashSet<_> = arrivals.iter().filter_map(|one| one.event).collect();
@@ -153,7 +156,8 @@ impl DestinationVerdict {
             name: plan.name.clone(),
             id,
             events: u64::from(plan.events),
-            starts: share.started,
+            starts: starts.len() as u64,
+            had_started: share.started,
             allowed: share.allowed,
             share_percent: share.percent(),
             windows: windows(&verdict, &received),
@@ -180,26 +184,40 @@ impl DestinationVerdict {
     }
 
     /// Whether it got less than `percent` of what its limits allowed, rounded
-    /// down.
+    /// down to whole starts.
     #[must_use]
     pub fn is_under(&self, percent: u64) -> bool {
-        self.starts < self.allowed.saturating_mul(percent) / 100
+        self.had_started < (self.allowed * percent as f64 / 100.0).floor()
     }
 }
 
-fn share(
-    ledger: &Ledger,
-    starts: &[compliance::Start],
-    since: Timestamp,
-    until: Timestamp,
-) -> Share {
-    let mut due: Vec<_> = ledger.rows.iter().map(|row| row.due_at).collect();
-    due.sort_unstable();
-    let fair_until = until - LATENCY_ALLOWANCE;
-    Share {
-        started: starts.len() as u64,
-        allowed: ideal_starts(&ledger.history, &due, since, fair_until),
+impl Ledger {
+    /// How much of its limits it shows to be used, on average over the last of the
+    /// shortest period in force. What a perfect sender would have started in the last
+    /// `allowance` is not held against it.
+    #[must_use]
+    pub fn share(&self, (since, until): (Timestamp, Timestamp), allowance: Duration) -> MeanShare {
+        let mut due: Vec<_> = self.rows.iter().map(|row| row.due_at).collect();
+        due.sort_unstable();
+        let starts: Vec<_> = (self.rows.iter())
+            .filter_map(|row| row.started_at)
+            .collect();
+        let average = (shortest_period(&self.history), allowance);
+        MeanShare::new(&self.history, (&due, &starts), (since, until), average)
     }
+}
+
+/// The shortest period of what was in force last.
+fn shortest_period(history: &[InForce]) -> Duration {
+    let periods = history.last().map(|last| match &last.policy.rate {
+        Rate::Limited(limited) => {
+            let refill = limited.pacing.map(|pacing| pacing.refill);
+            let all = limited.windows.iter().copied().chain(refill);
+            all.map(|limit| limit.period).min()
+        }
+        Rate::Paused | Rate::Unlimited => None,
+    });
+    periods.flatten().unwrap_or(Period::Second).duration()
 }
 
 fn windows(verdict: &Verdict, received: &ArrivalVerdict) -> Vec<WindowVerdict> {
@@ -231,4 +249,95 @@ fn latency(rows: &[LedgerRow]) -> (u64, u64) {
         value.map_or(0, |value| u64::try_from(*value).unwrap_or(u64::MAX))
     };
     (at(50), at(99))
+}
+
+#[cfg(test)]
+mod tests {
+    use domain::destination::DestinationState;
+    use domain::policy::LimitSettings;
+    use uuid::Uuid;
+
+    use super::super::{Ahead, WHOLE_WINDOWS, per_second};
+    use super::*;
+
+    /// Twelve and a half milliseconds: a margin of one part in a hundred, which is the
+    /// most, and the way to the worker.
+    const LATE: Duration = Duration::from_micros(12_500);
+
+    /// What so many windows of this destination started until then, each so much later
+    /// than a perfect sender's after the one before, of more that waits.
+    fn ledger(limits: LimitSettings, late: Duration, until: Timestamp) -> Ledger {
+        let at = Timestamp::from_millis;
+        let per_window = limits.per_second.unwrap();
+        let row = |number: u32| {
+            let window = at(20) + (Duration::from_secs(1) + late) * (number / per_window);
+            LedgerRow {
+                attempt: AttemptId(number.into()),
+                due_at: at(0),
+                started_at: (window < until).then_some(window),
+                finished_at: None,
+                state: AttemptState::Started,
+                status: None,
+            }
+        };
+        Ledger {
+            history: vec![InForce::new(at(0), &limits, DestinationState::Active)],
+            rows: (0..per_window * 100).map(row).collect(),
+        }
+    }
+
+    fn verdict(limits: LimitSettings, late: Duration, until: Timestamp) -> DestinationVerdict {
+        let ledger = ledger(limits, late, until);
+        let receivers = Receivers {
+            stalls: &Stalls::default(),
+            ahead: Ahead::default(),
+            window_percent: WHOLE_WINDOWS,
+        };
+        let plan = Plan::flooded("one", limits, 1, 1);
+        let span = (Timestamp::from_millis(0), until);
+        DestinationVerdict::new(
+            (&plan, DestinationId(Uuid::nil())),
+            &ledger,
+            (receivers, &[]),
+            span,
+        )
+    }
+
+    #[test]
+    fn a_window_that_is_late_by_its_margin_is_not_missed_whenever_a_run_ends() {
+        for until_ms in (5_000..65_000).step_by(50) {
+            let until = Timestamp::from_millis(until_ms);
+            let one = verdict(per_second(10), LATE, until);
+            assert!(!one.is_under(LEAST_SHARE_PERCENT), "{until_ms} ms: {one:?}");
+        }
+    }
+
+    #[test]
+    fn a_destination_that_gets_less_than_it_should_is_under_whenever_a_run_ends() {
+        for until_ms in (20_000..65_000).step_by(50) {
+            let until = Timestamp::from_millis(until_ms);
+            let one = verdict(per_second(10), LATE * 4, until);
+            assert!(one.is_under(LEAST_SHARE_PERCENT), "{until_ms} ms: {one:?}");
+        }
+    }
+
+    #[test]
+    fn an_average_is_over_the_shortest_of_the_periods_in_force() {
+        let both = LimitSettings {
+            per_minute: Some(100),
+            ..per_second(10)
+        };
+        let minute = LimitSettings {
+            per_minute: Some(300),
+            ..LimitSettings::default()
+        };
+        let at = Timestamp::from_millis;
+        let in_force = |limits| InForce::new(at(0), &limits, DestinationState::Active);
+        let shortest = |all: &[LimitSettings]| {
+            let history: Vec<_> = all.iter().copied().map(in_force).collect();
+            shortest_period(&history)
+        };
+        assert_eq!(shortest(&[both]), Duration::from_secs(1));
+        assert_eq!(shortest(&[both, minute]), Duration::from_secs(60));
+    }
 }

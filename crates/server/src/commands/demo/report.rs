@@ -69,9 +69,9 @@ fn lines(verdict: &TrialVerdict, least_share: u64) -> Vec<String> {
         }
     }
     for one in verdict.under_delivered(least_share) {
-        let (name, starts, allowed) = (&one.name, one.starts, one.allowed);
+        let (name, started, allowed) = (&one.name, one.had_started, one.allowed);
         lines.push(format!(
-            "UNDER: {name}: {starts} starts, {allowed} were allowed"
+            "UNDER: {name}: {started:.1} starts on average over its last period, {allowed:.1} were allowed"
         ));
     }
     if verdict.bad_signatures > 0 {
@@ -167,7 +167,7 @@ fn cells(
         classic.map_or("–".to_owned(), |most| most.to_string()),
         one.starts.to_string(),
         one.arrivals.to_string(),
-        format!("{} %", one.share_percent),
+        format!("{:.1} %", one.share_percent.min(100.0)),
         verdict.to_owned(),
     ]
 }

@@ -4,12 +4,11 @@ use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
 use comfy_table::CellAlignment;
-use domain::compliance::ideal_starts;
 use domain::time::Timestamp;
 use engine::ports::LedgerRow;
 
 use crate::output;
-use crate::trial::{Ledger, Trial};
+use crate::trial::{LATENCY_ALLOWANCE, Ledger, Trial};
 
 /// The window that "now" is.
 const RECENT: Duration = Duration::from_secs(1);
@@ -98,19 +97,13 @@ fn row(name: &str, backlog: u32, ledger: &Ledger, began: Timestamp, now: Timesta
         .filter_map(|row| row.started_at)
         .collect();
     let recent = started.iter().filter(|at| **at > now - RECENT).count();
-    let mut due: Vec<_> = ledger.rows.iter().map(|row| row.due_at).collect();
-    due.sort_unstable();
-    let allowed = ideal_starts(&ledger.history, &due, began, now);
-    let share = match allowed {
-        0 => "–".to_owned(),
-        allowed => format!("{:.1} %", started.len() as f64 * 100.0 / allowed as f64),
-    };
+    let share = ledger.share((began, now), LATENCY_ALLOWANCE);
     let (p50, p99) = latencies(&ledger.rows);
     [
         name.to_owned(),
         backlog.to_string(),
         format!("{recent}/s"),
-        share,
+        format!("{:.1} %", share.percent().min(100.0)),
         p50,
         p99,
     ]
