@@ -42,9 +42,9 @@ const BEFORE: Duration = Duration::from_secs(2);
 /// have met a moment of the machine.
 const ALONE: usize = 3;
 
-/// For the same reason an attack beside which posts are too late is made so often, when all
-/// have been made: the middle one is judged.
-const MADE: usize = 3;
+/// For the same reason an attack beside which posts are too late is made again, when all
+/// have been made, beside so many times as many: p99 of 200 is the third longest of them.
+const TIMES_AS_MANY: u32 = 5;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -145,17 +145,16 @@ async fn on(
     }
     let usual = turns.usual();
     for (&attack, (name, made)) in attacks.iter().zip(&mut turns.beside) {
-        if !made.first().is_some_and(|first| is_late(first, usual)) {
+        if turns.ended.is_some() || !made.first().is_some_and(|first| is_late(first, usual)) {
             continue;
         }
-        while made.len() < MADE && turns.ended.is_none() {
-            // What the one before left behind is over, and is no part of the usual.
-            let _ = scene.neighbours(posts).await;
-            let noticed = scene.beside(attack, posts, &system.watched).await;
-            tell(name, &noticed)?;
-            made.push(noticed);
-            turns.ended = system.check().err();
-        }
+        // What the one before left behind is over, and is no part of the usual.
+        let _ = scene.neighbours(posts).await;
+        let posts = at_least(attack, posts) * TIMES_AS_MANY;
+        let noticed = scene.beside(attack, posts, &system.watched).await;
+        tell(name, &noticed)?;
+        made.push(noticed);
+        turns.ended = system.check().err();
     }
     Ok(turns.figures(size))
 }
@@ -186,7 +185,7 @@ impl Turns {
         figures.extend(not_alone.map(|why| Figure::not_measured(&name, why)));
         for (name, made) in self.beside {
             let name = judge::named(&name, &made, usual);
-            match judge::middle(made) {
+            match judge::together(made) {
                 Ok((noticed, memory)) => {
                     figures.extend(judge::compared(&name, &noticed, usual));
                     let bounded = judge::bounded(&name, &memory, size);
@@ -259,6 +258,12 @@ struct Noticed {
 }
 
 impl Noticed {
+    fn sort(&mut self) {
+        for times in [&mut self.posts, &mut self.arrivals, &mut self.reads] {
+            times.sort_unstable_by(f64::total_cmp);
+        }
+    }
+
     /// Refuses what is not of so many posts: a percentile of few, or of none, holds whatever
     /// it is of.
     fn is_of(&self, posts: u32) -> anyhow::Result<()> {
@@ -378,13 +383,7 @@ impl Scene {
         }
         noticed.is_of(posts)?;
         noticed.arrivals = self.arrivals(accepted).await?;
-        for sorted in [
-            &mut noticed.posts,
-            &mut noticed.arrivals,
-            &mut noticed.reads,
-        ] {
-            sorted.sort_unstable_by(f64::total_cmp);
-        }
+        noticed.sort();
         Ok(noticed)
     }
 

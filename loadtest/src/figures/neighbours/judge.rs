@@ -1,7 +1,7 @@
 //! What the two may notice of an attack, and what each role may take for it.
 //!
 //! A figure misses where p99 of a post is more than twice the usual, of an attack that was
-//! made three times because it was so at first in the middle one of them; where a delivery is
+//! made again because it was so at first p99 of all posts beside it; where a delivery is
 //! very late, where any request of the two was refused, and where a role took more
 //! memory than it is given.
 
@@ -69,17 +69,16 @@ pub(super) fn is_late(beside: &Noticed, usual: [f64; 3]) -> bool {
     (compared("", beside, usual).first()).is_none_or(|of_a_post| !of_a_post.passed)
 }
 
-/// Of one attack that was made several times, the one whose posts are in the middle; but what
-/// was refused, the latest delivery and the most memory are of all.
-pub(super) fn middle(made: Vec<anyhow::Result<Beside>>) -> anyhow::Result<Beside> {
-    let mut made = made.into_iter().collect::<anyhow::Result<Vec<Beside>>>()?;
-    let of_a_post = |(noticed, _): &Beside| percentile(&noticed.posts, 99);
-    made.sort_by(|one, other| of_a_post(one).total_cmp(&of_a_post(other)));
-    let last = |(noticed, _): &Beside| noticed.arrivals.last().copied();
-    let latest = made.iter().filter_map(last).max_by(f64::total_cmp);
-    let (mut noticed, mut memory) = made.swap_remove(made.len() / 2);
-    for (other, used) in made {
-        for (answer, times) in other.refused {
+/// What was noticed beside one attack that was made more than once: all of it, and the most
+/// memory of each role.
+pub(super) fn together(made: Vec<anyhow::Result<Beside>>) -> anyhow::Result<Beside> {
+    let (mut noticed, mut memory) = (Noticed::default(), BTreeMap::new());
+    for one in made {
+        let (more, used) = one?;
+        noticed.posts.extend(more.posts);
+        noticed.arrivals.extend(more.arrivals);
+        noticed.reads.extend(more.reads);
+        for (answer, times) in more.refused {
             *noticed.refused.entry(answer).or_default() += times;
         }
         for (role, mib) in used {
@@ -87,23 +86,24 @@ pub(super) fn middle(made: Vec<anyhow::Result<Beside>>) -> anyhow::Result<Beside
             *most = most.max(mib);
         }
     }
-    // They stay sorted.
-    let later = latest.filter(|latest| noticed.arrivals.last() < Some(latest));
-    noticed.arrivals.extend(later);
+    noticed.sort();
     Ok((noticed, memory))
 }
 
-/// The name of a row, which says of one that was made several times how each was.
+/// The name of a row, which says of one that was made more than once how each was.
 pub(super) fn named(name: &str, made: &[anyhow::Result<Beside>], usual: [f64; 3]) -> String {
     if made.len() < 2 {
         return name.to_owned();
     }
     let times = |one: &anyhow::Result<Beside>| match one {
-        Ok((noticed, _)) => format!("{:.2}", percentile(&noticed.posts, 99) / usual[0]),
+        Ok((noticed, _)) => {
+            let times = percentile(&noticed.posts, 99) / usual[0];
+            format!("{times:.2} of {}", noticed.posts.len())
+        }
         Err(_) => "failed".to_owned(),
     };
     let times: Vec<_> = made.iter().map(times).collect();
-    format!("{name} (the middle one of {})", times.join(", "))
+    format!("{name} ({} posts)", times.join(", "))
 }
 
 /// A post is what the second waits for; the others tell what it costs besides.
@@ -187,24 +187,28 @@ mod tests {
     }
 
     #[test]
-    fn of_an_attack_that_was_made_three_times_the_middle_one_counts() {
-        let made = |p99: f64, mib: f64| {
-            let mut noticed = noticed(p99);
+    fn of_an_attack_that_was_made_again_everything_counts() {
+        let made = |late: usize, of: usize, mib: f64| {
+            let mut noticed = noticed(5.0);
+            noticed.posts = vec![40.0; late];
+            noticed.posts.resize(of, 5.0);
             noticed.refused.insert("503".to_owned(), 1);
+            noticed.sort();
             Ok((noticed, BTreeMap::from([("api".to_owned(), mib)])))
         };
-        let three = vec![made(40.0, 9.0), made(6.0, 7.0), made(5.0, 8.0)];
-        let of_three = "x (the middle one of 8.00, 1.20, 1.00)";
-        assert_eq!(named("x", &three, [5.0; 3]), of_three);
-        assert_eq!(named("x", &three[..1], [5.0; 3]), "x");
-        let (noticed, memory) = middle(three).unwrap();
+        let first = || made(4, 200, 9.0);
+        let twice = vec![first(), made(6, 1_000, 7.0)];
+        let of_two = "x (8.00 of 200, 1.00 of 1000 posts)";
+        assert_eq!(named("x", &twice, [5.0; 3]), of_two);
+        assert_eq!(named("x", &twice[..1], [5.0; 3]), "x");
+        let (noticed, memory) = together(twice).unwrap();
         assert!(!is_late(&noticed, [5.0; 3]));
-        assert_eq!(percentile(&noticed.posts, 99), 6.0);
-        assert_eq!((noticed.refused["503"], memory["api"]), (3, 9.0));
-        assert_eq!(noticed.arrivals, [3.0, 6.0, 40.0], "and the latest of all");
-        let (worse, _) = middle(vec![made(40.0, 7.0), made(6.0, 9.0)]).unwrap();
+        assert_eq!(noticed.posts.len(), 1_200);
+        assert_eq!((noticed.refused["503"], memory["api"]), (2, 9.0));
+        // What was late at first counts as well: thirteen of 1,200 are more than a hundredth.
+        let (worse, _) = together(vec![first(), made(9, 1_000, 7.0)]).unwrap();
         assert!(is_late(&worse, [5.0; 3]));
-        assert!(middle(vec![made(5.0, 1.0), Err(anyhow::anyhow!("refused"))]).is_err());
+        assert!(together(vec![first(), Err(anyhow::anyhow!("refused"))]).is_err());
     }
 
     #[test]
