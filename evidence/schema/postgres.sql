@@ -590,7 +590,7 @@ begin
     ) s;
     -- More than a head start is a clock that was set back, which is not waited for.
     if ahead > interval '0' then
-        perform pg_sleep_for(least(ahead, interval '10 milliseconds'));
+        perform pg_sleep_for(least(ahead, interval '25 milliseconds'));
     end if;
     insert into limit_history (
         destination_id, in_force_from, limit_per_second, limit_per_minute, limit_per_hour,

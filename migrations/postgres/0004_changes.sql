@@ -279,7 +279,7 @@ $$;
 -- Writes history, marks and a notification for destinations whose rows we have
 -- locked or inserted. A deleted one takes no starts: it is disabled for good.
 --
--- A claim may be dated up to 10 ms ahead, to the permit's slot; until then nothing is sent,
+-- A claim may be dated up to 25 ms ahead, to the permit's slot; until then nothing is sent,
 -- so it is still in flight. A change of limits is dated after every claim before it: no
 -- window of claims that begins with the change holds one. The callers have locked the
 -- destinations, so nothing is admitted meanwhile, and of those that revoke nothing can be
@@ -298,7 +298,7 @@ begin
         and a.carried_by is null and a.claimed_at > asked_at;
     -- More than a head start is a clock that was set back, which is not waited for.
     if ahead > interval '0' then
-        perform pg_sleep_for(least(ahead, interval '10 milliseconds'));
+        perform pg_sleep_for(least(ahead, interval '25 milliseconds'));
     end if;
     insert into limit_history (
         destination_id, in_force_from, limit_per_second, limit_per_minute, limit_per_hour,

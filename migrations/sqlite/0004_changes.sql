@@ -2,16 +2,31 @@
 --
 -- SQLite has one writer at a time: while the change is open nothing is admitted
 -- and nothing starts, and it sees every start before it. So it is in force from
--- its own time on, whatever transaction it is part of.
+-- its own time on, but for what follows, whatever transaction it is part of.
 --
 -- But `now` has milliseconds here and starts have microseconds. A cut must not
 -- be in history before a start that was made under the old limit, so its time
 -- is rounded up; and nothing of the destination starts until then
 -- (`held_until`), or what the same change allows more of would begin before its
 -- history. A pure raise is rounded down.
+--
+-- Nor must it be in history before a start that was claimed ahead of its slot, which is dated
+-- to it and not sent until then; and no later change, a raise included, before one that was
+-- dated so, or history would end with the earlier one. A date that is more than a head start
+-- ahead is of a clock that was set back since, and is not waited for.
 
 create view store_clock as
 select cast((julianday('now') - 2440587.5) * 86400000.0 + 0.5 as integer) * 1000 as now;
+
+-- When a change that revokes is in force.
+create view changes_begin as
+select d.id as destination_id,
+    max(c.now + 1000, coalesce(min(c.now + 26000, (
+        select max(a.claimed_at) + 1 from deliveries a indexed by deliveries_held
+        where a.destination_id = d.id and a.permit is not null and a.carried_by is null
+            and a.state = 'started' and a.claimed_at > c.now
+    )), 0)) as begins
+from destinations d, store_clock c;
 
 -- What is in force: the same as the domain's LimitSettings::or_tier. A deleted
 -- destination takes no starts: it is disabled for good.
@@ -378,7 +393,8 @@ begin
     );
 
     insert into pacing (destination_id, held_until)
-    select new.destination_id, c.now + 1000 from store_clock c where new.revokes
+    select destination_id, begins from changes_begin
+    where destination_id = new.destination_id and new.revokes
     on conflict (destination_id) do update
     set held_until = max(coalesce(held_until, 0), excluded.held_until);
 
@@ -391,7 +407,19 @@ begin
         limit_per_second, limit_per_minute, limit_per_hour, limit_per_day, unlimited, burst, shape,
         max_in_flight, safety_margin, margin_cap, count, allowed_per_minute, state, url
     )
-    select destination_id, c.now + iif(new.revokes, 1000, 0),
+    select destination_id,
+        max(
+            iif(
+                new.revokes,
+                (select begins from changes_begin where destination_id = new.destination_id),
+                c.now
+            ),
+            coalesce(min(c.now + 26000, (
+                select h.in_force_from from limit_history h
+                where h.destination_id = new.destination_id
+                order by h.id desc limit 1
+            )), 0)
+        ),
         limit_per_second, limit_per_minute, limit_per_hour, limit_per_day, unlimited, burst, shape,
         max_in_flight, safety_margin, margin_cap, count, allowed_per_minute, state,
         (select d.url from destinations d where d.id = new.destination_id)
@@ -532,11 +560,12 @@ begin
     insert into limit_changes (destination_id, deleted_at, revokes)
     values (new.id, new.deleted_at, 1);
     -- Nothing of it starts before then (`held_until`).
-    update limit_group_members set left_at = (select c.now + 1000 from store_clock c)
+    update limit_group_members
+    set left_at = (select begins from changes_begin where destination_id = new.id)
     where destination_id = new.id and left_at is null;
     insert into limit_group_members (tenant_id, limit_group, destination_id, joined_at)
-    select new.tenant_id, new.limit_group, new.id, c.now + 1000 from store_clock c
-    where new.limit_group is not null;
+    select new.tenant_id, new.limit_group, new.id, begins from changes_begin
+    where destination_id = new.id and new.limit_group is not null;
 end;
 
 -- A deleted destination is no member.
@@ -575,12 +604,26 @@ begin
         tenant_id, limit_group, in_force_from,
         limit_per_second, limit_per_minute, limit_per_hour, limit_per_day
     )
-    select new.tenant_id, new.name, c.now,
+    select new.tenant_id, new.name,
+        max(
+            c.now,
+            coalesce(min(c.now + 26000, (
+                select max(m.left_at) from limit_group_members m
+                where m.tenant_id = new.tenant_id and m.limit_group = new.name
+                    and m.left_at > c.now
+            )), 0),
+            coalesce(min(c.now + 26000, (
+                select h.in_force_from from limit_group_history h
+                where h.tenant_id = new.tenant_id and h.limit_group = new.name
+                order by h.id desc limit 1
+            )), 0)
+        ),
         new.limit_per_second, new.limit_per_minute, new.limit_per_hour, new.limit_per_day
     from store_clock c;
 end;
 
--- A cut revokes what its members have out; see limit_changes.
+-- A cut revokes what its members have out; see limit_changes. What started before its member
+-- left is the group's too.
 create trigger limit_groups_after_update
 after update of limit_per_second, limit_per_minute, limit_per_hour, limit_per_day on limit_groups
 when old.limit_per_second is not new.limit_per_second
@@ -593,12 +636,35 @@ begin
         limit_per_second, limit_per_minute, limit_per_hour, limit_per_day
     )
     select new.tenant_id, new.name,
-        c.now + iif(
-            coalesce(new.limit_per_second, 1000000000) >= coalesce(old.limit_per_second, 1000000000)
-            and coalesce(new.limit_per_minute, 1000000000) >= coalesce(old.limit_per_minute, 1000000000)
-            and coalesce(new.limit_per_hour, 1000000000) >= coalesce(old.limit_per_hour, 1000000000)
-            and coalesce(new.limit_per_day, 1000000000) >= coalesce(old.limit_per_day, 1000000000),
-            0, 1000),
+        max(
+            iif(
+                coalesce(new.limit_per_second, 1000000000) >= coalesce(old.limit_per_second, 1000000000)
+                and coalesce(new.limit_per_minute, 1000000000) >= coalesce(old.limit_per_minute, 1000000000)
+                and coalesce(new.limit_per_hour, 1000000000) >= coalesce(old.limit_per_hour, 1000000000)
+                and coalesce(new.limit_per_day, 1000000000) >= coalesce(old.limit_per_day, 1000000000),
+                c.now,
+                max(
+                    c.now + 1000,
+                    coalesce((
+                        select max(b.begins)
+                        from destinations d indexed by destinations_of_group
+                        join changes_begin b on b.destination_id = d.id
+                        where d.tenant_id = new.tenant_id and d.limit_group = new.name
+                            and d.limit_group is not null
+                    ), 0),
+                    coalesce(min(c.now + 26000, (
+                        select max(m.left_at) from limit_group_members m
+                        where m.tenant_id = new.tenant_id and m.limit_group = new.name
+                            and m.left_at > c.now
+                    )), 0)
+                )
+            ),
+            coalesce(min(c.now + 26000, (
+                select h.in_force_from from limit_group_history h
+                where h.tenant_id = new.tenant_id and h.limit_group = new.name
+                order by h.id desc limit 1
+            )), 0)
+        ),
         new.limit_per_second, new.limit_per_minute, new.limit_per_hour, new.limit_per_day
     from store_clock c;
 
@@ -611,12 +677,32 @@ begin
     )
     from destinations d indexed by destinations_of_group
     where d.tenant_id = new.tenant_id and d.limit_group = new.name and d.limit_group is not null;
+
+    -- It is in force for all of its members at once, and none of them starts before.
+    insert into pacing (destination_id, held_until)
+    select d.id, h.in_force_from
+    from destinations d indexed by destinations_of_group
+    join store_clock c
+    join (
+        select in_force_from from limit_group_history
+        where tenant_id = new.tenant_id and limit_group = new.name
+        order by id desc limit 1
+    ) h on h.in_force_from > c.now
+    where d.tenant_id = new.tenant_id and d.limit_group = new.name and d.limit_group is not null
+    on conflict (destination_id) do update
+    set held_until = max(coalesce(held_until, 0), excluded.held_until);
 end;
 
 create trigger limit_groups_after_delete after delete on limit_groups
 begin
     insert into limit_group_history (tenant_id, limit_group, in_force_from)
-    select old.tenant_id, old.name, c.now from store_clock c;
+    select old.tenant_id, old.name,
+        max(c.now, coalesce(min(c.now + 26000, (
+            select h.in_force_from from limit_group_history h
+            where h.tenant_id = old.tenant_id and h.limit_group = old.name
+            order by h.id desc limit 1
+        )), 0))
+    from store_clock c;
 end;
 
 create trigger limit_group_history_trim after insert on limit_group_history

@@ -84,11 +84,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use domain::event::is_subscribed;
+use domain::ids::WorkerId;
 use domain::time::Timestamp;
-use engine::ports::{StoreError, wanted};
+use engine::ports::{MAX_HEAD_START, StoreError, wanted};
 use rusqlite::config::DbConfig;
 use rusqlite::functions::{Context, FunctionFlags};
 use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
+use tokio::time::Instant;
 
 use checkpoint::Checkpoints;
 use fault::Fault;
@@ -141,8 +143,7 @@ pub struct SqliteStore {
     is_one: bool,
     clock: Clock,
     /// How far ahead of their slots permits may start; see
-    /// [`engine::ports::Store::head_start`]. A file has none: its worker is in the
-    /// same process, and claims when the slot is there.
+    /// [`engine::ports::Store::head_start`]. None in memory, where no claim waits for a disk.
     head_start: Duration,
 }
 
@@ -179,7 +180,7 @@ impl SqliteStore {
             lines,
             is_one: false,
             clock,
-            head_start: Duration::ZERO,
+            head_start: MAX_HEAD_START,
         })
     }
 
@@ -209,7 +210,7 @@ impl SqliteStore {
     /// Brings the schema up to date. What triggers write goes by the same clock.
     ///
     /// Permits may start by `head_start` before their slots, and their starts are dated
-    /// ahead. A change is not dated after such starts: that is the caller's to do.
+    /// ahead.
     pub fn inline(
         connection: Arc<Mutex<Connection>>,
         clock: Clock,
@@ -296,6 +297,21 @@ impl SqliteStore {
     {
         wanted::check()?;
         self.in_turn(Manner::Reads, step).await
+    }
+
+    /// Who claims, and when: to be asked under the write lock.
+    fn claimer(&self, worker: WorkerId) -> impl Fn() -> claim::Claimer + Send + use<> {
+        let (asked_at, clock, head_start) = (Instant::now(), self.clock.clone(), self.head_start);
+        move || {
+            // Before the clock is read, or a start would be dated too early.
+            let waited_for = asked_at.elapsed();
+            claim::Claimer {
+                now: clock(),
+                waited_for,
+                head_start,
+                worker,
+            }
+        }
     }
 
     async fn in_turn<T, F>(&self, manner: Manner, step: F) -> Result<T, Fault>

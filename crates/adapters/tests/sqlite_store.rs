@@ -21,8 +21,8 @@ use domain::share::Room;
 use domain::smart::{Reason, SmartDelivery};
 use domain::time::Timestamp;
 use engine::ports::{
-    Catalog, CatalogError, ClaimAnswer, DEFAULT_TENANT, NextTry, Outcome, ReapRules, Retain,
-    RetainRules, Run, Store, StoreError, Wake, Walk,
+    Catalog, CatalogError, ClaimAnswer, DEFAULT_TENANT, DestinationChange, NextTry, Outcome,
+    ReapRules, Retain, RetainRules, Run, Store, StoreError, Wake, Walk,
 };
 use rusqlite::Connection;
 
@@ -50,6 +50,11 @@ struct Shell(PathBuf);
 impl Shell {
     fn connect(&self) -> Connection {
         Connection::open(&self.0).unwrap()
+    }
+
+    fn number(&self, sql: &str) -> i64 {
+        let number = self.connect().query_row(sql, [], |row| row.get(0));
+        number.unwrap()
     }
 }
 
@@ -546,6 +551,159 @@ async fn a_shells_cut_is_in_force_after_every_start_before_it() {
             next.iter()
                 .all(|permit| permit.not_before >= history[1].in_force_from)
         );
+    }
+}
+
+/// A destination of ten a second with a start.
+async fn with_a_start(world: &World) -> DestinationId {
+    let destination = world.destination().per_second(10).create().await;
+    world.accept(destination, 2).await;
+    let worker = world.worker().await;
+    let permits = world.admit(destination).await;
+    world.start(worker, &permits[..1]).await;
+    destination
+}
+
+/// As if that was claimed ahead of its slot: it is dated to it, and not sent before.
+fn lies_ahead(destination: DestinationId) -> String {
+    format!(
+        "update deliveries set claimed_at = (select now + 24000 from store_clock)
+        where destination_id = '{destination}' and state = 'started'"
+    )
+}
+
+fn claimed_at(shell: &Shell, destination: DestinationId) -> i64 {
+    shell.number(&format!(
+        "select claimed_at from deliveries
+        where destination_id = '{destination}' and state = 'started'"
+    ))
+}
+
+fn limit(destination: DestinationId, per_second: u32) -> String {
+    format!("update destinations set limit_per_second = {per_second} where id = '{destination}'")
+}
+
+/// By a shell, and by the store's own statement.
+#[tokio::test]
+async fn a_cut_is_in_force_after_a_start_that_lies_ahead() {
+    let place = Place::new();
+    let path = place.file("paceline.db");
+    let (world, shell) = (open(&path), Shell(path));
+    for by_shell in [true, false] {
+        let destination = with_a_start(&world).await;
+        let (ahead, cut) = (lies_ahead(destination), limit(destination, 2));
+        if by_shell {
+            // At one instant.
+            world
+                .sql(&format!("begin immediate; {ahead}; {cut}; commit"))
+                .await;
+        } else {
+            let change = DestinationChange {
+                limits: Some(LimitSettings {
+                    per_second: Some(2),
+                    ..LimitSettings::EXACT
+                }),
+                ..DestinationChange::default()
+            };
+            world.sql(&ahead).await;
+            let catalog = &world.catalog;
+            let changed = catalog.change_destination(DEFAULT_TENANT, destination, &change);
+            changed.await.unwrap();
+        }
+        let history = world.catalog.limit_history(destination).await.unwrap();
+        let in_force = history[1].in_force_from;
+        assert!(
+            in_force.as_micros() > claimed_at(&shell, destination),
+            "{history:?}"
+        );
+        let (next, _, _) = world.decide(destination).await;
+        assert_eq!(next.len(), 1);
+        assert!(next[0].not_before >= in_force, "{next:?}");
+    }
+}
+
+/// Or history would end with the cut for good.
+#[tokio::test]
+async fn no_change_is_in_force_before_the_cut_that_it_follows() {
+    let place = Place::new();
+    let path = place.file("paceline.db");
+    let (world, shell) = (open(&path), Shell(path));
+    for by_shell in [true, false] {
+        let destination = with_a_start(&world).await;
+        let (ahead, cut) = (lies_ahead(destination), limit(destination, 2));
+        let raise = limit(destination, 20);
+        let then = if by_shell { raise.as_str() } else { "" };
+        world
+            .sql(&format!("begin immediate; {ahead}; {cut}; {then}; commit"))
+            .await;
+        if !by_shell {
+            let change = DestinationChange {
+                limits: Some(LimitSettings {
+                    per_second: Some(20),
+                    ..LimitSettings::EXACT
+                }),
+                ..DestinationChange::default()
+            };
+            let catalog = &world.catalog;
+            let changed = catalog.change_destination(DEFAULT_TENANT, destination, &change);
+            changed.await.unwrap();
+        }
+        let history = world.catalog.limit_history(destination).await.unwrap();
+        let limits: Vec<_> = history.iter().map(|one| one.effective.per_second).collect();
+        assert_eq!(limits, [Some(10), Some(2), Some(20)], "{history:?}");
+        assert!(history[1].in_force_from.as_micros() > claimed_at(&shell, destination));
+    }
+}
+
+/// For all of its members at once, of which one has such a start, or has just left with it.
+#[tokio::test]
+async fn a_cut_of_a_group_is_in_force_after_a_start_that_lies_ahead() {
+    let place = Place::new();
+    let path = place.file("paceline.db");
+    let (world, shell) = (open(&path), Shell(path));
+    for (name, leaves) in [("crm", false), ("erp", true)] {
+        let insert = format!(
+            "insert into limit_groups (tenant_id, name, limit_per_second)
+            values ('{DEFAULT_TENANT}', '{name}', 10)"
+        );
+        world.sql(&insert).await;
+        let beside = world.destination().per_second(10).create().await;
+        let member = with_a_start(&world).await;
+        let joins = format!(
+            "update destinations set limit_group = '{name}' where id in ('{member}', '{beside}')"
+        );
+        world.sql(&joins).await;
+        let ahead = lies_ahead(member);
+        let leave = match leaves {
+            true => format!("update destinations set limit_group = null where id = '{member}'"),
+            false => String::new(),
+        };
+        let cut = format!("update limit_groups set limit_per_second = 2 where name = '{name}'");
+        let raise = format!("update limit_groups set limit_per_second = 20 where name = '{name}'");
+        // At one instant.
+        let all = format!("begin immediate; {ahead}; {leave}; {cut}; {raise}; commit");
+        world.sql(&all).await;
+        let claimed_at = claimed_at(&shell, member);
+        let dated = |limit: u32| {
+            shell.number(&format!(
+                "select in_force_from from limit_group_history
+                where limit_group = '{name}' and limit_per_second = {limit}
+                order by id desc limit 1"
+            ))
+        };
+        assert!(dated(2) > claimed_at, "{name}");
+        assert!(dated(20) >= dated(2), "{name}");
+        let members: &[_] = if leaves { &[beside] } else { &[member, beside] };
+        for one in members {
+            let held = format!("select held_until from pacing where destination_id = '{one}'");
+            assert!(shell.number(&held) >= dated(2), "{name}");
+        }
+        if leaves {
+            let left = format!(
+                "select left_at from limit_group_members where destination_id = '{member}'"
+            );
+            assert!(shell.number(&left) > claimed_at, "{name}");
+        }
     }
 }
 

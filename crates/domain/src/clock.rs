@@ -11,9 +11,12 @@
 //! Local time is in microseconds of any monotonic clock that goes on while the
 //! machine sleeps (`CLOCK_BOOTTIME`).
 //!
-//! Two users, two questions. [`StoreClock`] asks *what time is it there?*, so
+//! Three questions. [`StoreClock::estimate`] asks *what time is it there?*, so
 //! that a worker claims its slots on time: an error costs an *early* answer
 //! and nothing else, since the store compares with its own clock.
+//! [`StoreClock::surely_by`] asks *is it that late there?*, before a start is sent
+//! that was claimed ahead of its slot: clocks that drift faster than [`DRIFT_PPM`]
+//! send it early, but by no more than the last sample is wide.
 //! [`ClockWatch`] asks *did it step?*: a forward step makes starts leave their
 //! windows too early, so admission has to freeze ([`freeze_for`]).
 
@@ -136,6 +139,24 @@ impl StoreClock {
     pub fn local_for(&self, at: Timestamp) -> Option<i64> {
         let offset = self.offset?.middle();
         Some(at.as_micros().saturating_sub(offset))
+    }
+
+    /// The local time, in microseconds, from which on the store's clock surely says `at` or
+    /// later, if the clocks drift by no more than [`DRIFT_PPM`] and it has not stepped since
+    /// the last sample; `None` before the first one.
+    #[must_use]
+    pub fn surely_by(&self, at: Timestamp) -> Option<i64> {
+        let offset = self.offset?;
+        let by = at.as_micros().saturating_sub(offset.least);
+        let ahead = i128::from(by) - i128::from(offset.as_of);
+        if ahead <= 0 {
+            return Some(by);
+        }
+        // It may run slower than the local one until then, by all of the drift.
+        let slower = i128::from(1_000_000 - DRIFT_PPM);
+        let longest = (ahead * 1_000_000 + slower - 1) / slower + 1;
+        let longest = i64::try_from(longest).unwrap_or(i64::MAX);
+        Some(offset.as_of.saturating_add(longest))
     }
 
     /// By how much the estimate may be wrong when the local clock says

@@ -1,8 +1,9 @@
 //! The worker's and the scheduler's estimate of the store's clock.
 //!
 //! Every answer of the store that carries its time is a sample. The estimate
-//! decides how long to wait and nothing else: a claim that comes early by it
-//! is answered *early* by the store.
+//! decides how long to wait before a claim: one that comes early by it is
+//! answered *early* by the store. When a start that was claimed ahead of its slot
+//! is sent is decided by the bounds of all samples ([`SharedClock::surely_by`]).
 //!
 //! The runtime's clock stands still while the machine is suspended, and the
 //! store's, unless it is on that machine's monotonic clock too, does not. So
@@ -106,6 +107,19 @@ impl SharedClock {
         }
     }
 
+    /// From when on the store's clock surely shows `at` or later, by all samples together;
+    /// `None` before the first one. A machine that is suspended until then finds it later.
+    #[must_use]
+    pub fn surely_by(&self, at: Timestamp) -> Option<Instant> {
+        let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        // A reading may be too much, and what is subtracted must not be.
+        let suspended = inner.suspended.min((self.suspended)());
+        let awake = inner.clock.surely_by(at)? - micros(suspended);
+        // A sample's local times are whole microseconds, and what is cut off them was later.
+        let awake = awake.saturating_add(1).max(0).unsigned_abs();
+        Some(self.origin + Duration::from_micros(awake))
+    }
+
     fn local(&self, instant: Instant, suspended: Duration) -> i64 {
         let awake = instant.saturating_duration_since(self.origin);
         micros(awake.saturating_add(suspended))
@@ -150,6 +164,26 @@ mod tests {
         let stepped = T0 + asleep + Duration::from_secs(5);
         let step = clock.sample(Instant::now(), stepped);
         assert!(matches!(step, Some(Step::Forward(_))), "{step:?}");
+    }
+
+    /// Milliseconds; only the next test moves it.
+    static TOO_MUCH: AtomicU64 = AtomicU64::new(0);
+
+    fn sometimes_too_much() -> Duration {
+        Duration::from_millis(TOO_MUCH.load(Ordering::Relaxed))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_reading_that_is_too_much_sends_nothing_early() {
+        let clock = SharedClock::counting(sometimes_too_much);
+        let began = Instant::now();
+        assert_eq!(clock.surely_by(T0), None);
+        assert_eq!(clock.sample(began, T0), None);
+        let slot = Duration::from_millis(20);
+        let by = clock.surely_by(T0 + slot).unwrap();
+        assert!(by >= began + slot, "{by:?}");
+        TOO_MUCH.store(5, Ordering::Relaxed);
+        assert_eq!(clock.surely_by(T0 + slot), Some(by));
     }
 
     /// What it is for: without counting, the sleep looks like a step.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use domain::attempt::OutcomeKind;
 use domain::ids::AttemptId;
 use domain::permit::Permit;
-use engine::ports::{ClaimAnswer, NextTry, Settlement, Start};
+use engine::ports::{ClaimAnswer, MAX_HEAD_START, NextTry, Settlement, Start};
 
 use crate::support::{
     Counted, Event, World, in_slot, ms, pass, permit, settle, started, store_away,
@@ -276,6 +276,21 @@ async fn with_a_head_start_it_is_claimed_before_its_slot_and_sent_at_it() {
     assert_eq!(sent_at[0].as_millis(), 800);
 }
 
+/// The clock is read before the claim waits for its disk, and other answers have said what it
+/// shows.
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_is_slow_to_answer_is_sent_at_its_slot_all_the_same() {
+    let world = World::new();
+    world.store.has_head_start(MAX_HEAD_START);
+    let _worker = world.worker().await;
+    world.store.claim.takes(ms(15));
+    world.queue.delivers(&[in_slot(permit(7), ms(800))]);
+    pass(ms(1_000)).await;
+    let sent_at = world.journal.times(|e| matches!(e, Event::Send(_)));
+    // Half a millisecond by which the clocks may have drifted apart.
+    assert!((800..=801).contains(&sent_at[0].as_millis()), "{sent_at:?}");
+}
+
 /// What counts is how far the wire lags behind the start, not behind the claim.
 #[tokio::test(start_paused = true)]
 async fn the_wait_for_its_start_makes_nothing_late() {
@@ -305,6 +320,6 @@ async fn no_answer_holds_a_request_for_longer_than_a_head_start() {
         })))
     });
     world.queue.delivers(&[permit(7)]);
-    pass(ms(11)).await;
+    pass(MAX_HEAD_START + ms(1)).await;
     assert_eq!(world.journal.sent(), [AttemptId(7)]);
 }

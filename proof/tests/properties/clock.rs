@@ -105,6 +105,28 @@ proptest! {
     }
 
     #[test]
+    fn what_is_surely_over_is_over(
+        mut truth in truth(),
+        questions in prop::collection::vec(question(), 1..60),
+        ahead in 0..60_000_000_i64,
+    ) {
+        let mut clock = StoreClock::default();
+        prop_assert_eq!(clock.surely_by(truth.store_at(truth.local)), None);
+        for question in questions {
+            let (before, after, store) = truth.ask(question);
+            clock.observe(before, after, store);
+            let at = truth.store_at(after + ahead);
+            let by = clock.surely_by(at).unwrap();
+            prop_assert!(truth.store_at(by) >= at, "{:?} < {at:?}", truth.store_at(by));
+            // No later than by the latest answer alone, and the drift since.
+            let alone = store.as_micros() - after;
+            let latest = at.as_micros() - alone;
+            let drift = (latest.max(after) - before) / 1_000 + 10;
+            prop_assert!(by <= latest + drift, "{by} > {latest} + {drift}");
+        }
+    }
+
+    #[test]
     fn a_real_step_is_found_at_once(
         mut truth in truth(),
         before_it in prop::collection::vec(question(), 1..30),

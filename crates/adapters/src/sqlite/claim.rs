@@ -81,6 +81,8 @@ pub(super) const MEASURED: [&str; 4] = [ALIVE, ROW, START, SENT];
 /// Who claims, and when.
 pub(super) struct Claimer {
     pub(super) now: Timestamp,
+    /// How long it had waited for its turn when it was about to read that.
+    pub(super) waited_for: Duration,
     pub(super) head_start: Duration,
     pub(super) worker: WorkerId,
 }
@@ -146,8 +148,7 @@ pub(super) fn claim_with(
         now,
         answers,
         wakes: [wakes.into_vec(), lost_wakes].concat(),
-        // The clock was read before.
-        composed_for: Duration::ZERO,
+        composed_for: by.waited_for,
     })
 }
 

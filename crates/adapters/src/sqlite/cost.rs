@@ -94,6 +94,7 @@ fn cost(size: u32) -> [i32; 6] {
     fleet::heartbeat(&tx, NOW, &heartbeat).unwrap();
     let by = claim::Claimer {
         now: NOW,
+        waited_for: Duration::ZERO,
         head_start: Duration::ZERO,
         worker,
     };

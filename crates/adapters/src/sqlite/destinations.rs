@@ -84,8 +84,27 @@ const LAST_HISTORY: &str = "
     select coalesce(max(id), 0) from limit_history";
 
 const DATE_HISTORY: &str = "
-    -- the triggers' clock has milliseconds, ours is the one that starts are by
-    update limit_history set in_force_from = ?2 where id > ?1";
+    -- the triggers' clock has milliseconds, ours is the one that starts are by; and not before
+    -- what starts until nothing is held any more (changes_begin), nor before an earlier change
+    update limit_history
+    set in_force_from = max(
+        ?2,
+        coalesce((
+            select max(a.claimed_at) + 1 from deliveries a indexed by deliveries_held
+            where a.destination_id = limit_history.destination_id and a.permit is not null
+                and a.carried_by is null and a.state = 'started' and a.claimed_at > ?2
+                and a.claimed_at < (
+                    select p.held_until from pacing p
+                    where p.destination_id = limit_history.destination_id
+                )
+        ), 0),
+        coalesce(min(?2 + 26000, (
+            select h.in_force_from from limit_history h
+            where h.destination_id = limit_history.destination_id and h.id < limit_history.id
+            order by h.id desc limit 1
+        )), 0)
+    )
+    where id > ?1";
 
 const HISTORY: &str = "
     -- limits_within: backwards, and no further than the limit

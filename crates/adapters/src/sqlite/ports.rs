@@ -54,15 +54,8 @@ impl Store for SqliteStore {
         permits: &[Permit],
     ) -> Result<Claims, StoreError> {
         let permits = permits.to_vec();
-        let head_start = self.head_start;
-        let step = move |tx: &Transaction<'_>, now| {
-            let by = claim::Claimer {
-                now,
-                head_start,
-                worker,
-            };
-            claim::claim_starts(tx, &by, &permits)
-        };
+        let claimer = self.claimer(worker);
+        let step = move |tx: &Transaction<'_>, _| claim::claim_starts(tx, &claimer(), &permits);
         Ok(self.write_promptly(step).await?)
     }
 
@@ -90,15 +83,8 @@ impl Store for SqliteStore {
         permits: &[Permit],
     ) -> Result<Claims, StoreError> {
         let permits = permits.to_vec();
-        let head_start = self.head_start;
-        let step = move |tx: &Transaction<'_>, now| {
-            let by = claim::Claimer {
-                now,
-                head_start,
-                worker,
-            };
-            batches::claim_batches(tx, &by, &permits)
-        };
+        let claimer = self.claimer(worker);
+        let step = move |tx: &Transaction<'_>, _| batches::claim_batches(tx, &claimer(), &permits);
         Ok(self.write_promptly(step).await?)
     }
 

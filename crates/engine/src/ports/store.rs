@@ -232,9 +232,9 @@ pub trait Store: Send + Sync {
 /// claims refused.
 pub const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The longest [`Store::head_start`]: a change that revokes waits for it, and a
-/// place is held for it. Longer than a timer is late and a claim takes.
-pub const MAX_HEAD_START: Duration = Duration::from_millis(10);
+/// The longest [`Store::head_start`]: a change that revokes is in force so much later at
+/// most, and a place is held for it. Longer than a timer is late and a claim takes.
+pub const MAX_HEAD_START: Duration = Duration::from_millis(25);
 
 /// Why a start is unknown whose worker's heartbeat has lapsed.
 pub const WORKER_IS_GONE: &str = "the worker was gone before it recorded an outcome";
@@ -356,8 +356,8 @@ pub struct Claims {
     pub answers: Vec<ClaimAnswer>,
     /// Destinations whose rows went back to waiting.
     pub wakes: Vec<Wake>,
-    /// How long the call took before it read that clock, at least: of batches,
-    /// what they carry is read first. Measured by the caller's side.
+    /// How long the call took before it read that clock, at least: it waited for its
+    /// turn, and of batches what they carry is read first. Measured by the caller's side.
     pub composed_for: Duration,
 }
 

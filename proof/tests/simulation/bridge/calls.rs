@@ -1,5 +1,7 @@
 //! The calls of a store, as they are drawn and as they are made.
 
+use std::time::Duration;
+
 use adapters::postgres::PostgresStore;
 use adapters::sqlite::SqliteStore;
 use domain::destination::DestinationState;
@@ -210,7 +212,13 @@ pub(crate) async fn ask(driver: &(impl Driver + ?Sized), call: &Call) -> Answer 
     match call {
         Call::Accept(events) => answer!(store.accept_events(events), Answer::Accepted),
         Call::Admit(runs, room) => answer!(store.admit(runs, &Room::of(*room)), Answer::Admitted),
-        Call::Claim(by, permits) => answer!(store.claim_starts(*by, permits), Answer::Claims),
+        // How long it waited to be composed is the machine's, and no answer.
+        Call::Claim(by, permits) => answer!(store.claim_starts(*by, permits), |claims| {
+            Answer::Claims(Claims {
+                composed_for: Duration::ZERO,
+                ..claims
+            })
+        }),
         Call::Release(permits) => answer!(store.release_permits(permits), Answer::Woken),
         Call::Record(by, outcomes) => {
             answer!(store.record_outcomes(*by, outcomes), Answer::Recorded)
