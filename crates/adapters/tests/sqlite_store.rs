@@ -583,6 +583,20 @@ fn limit(destination: DestinationId, per_second: u32) -> String {
     format!("update destinations set limit_per_second = {per_second} where id = '{destination}'")
 }
 
+/// The same by the store's own statement, and not by a shell.
+async fn change_limit(world: &World, destination: DestinationId, per_second: u32) {
+    let change = DestinationChange {
+        limits: Some(LimitSettings {
+            per_second: Some(per_second),
+            ..LimitSettings::EXACT
+        }),
+        ..DestinationChange::default()
+    };
+    let catalog = &world.catalog;
+    let changed = catalog.change_destination(DEFAULT_TENANT, destination, &change);
+    changed.await.unwrap();
+}
+
 /// By a shell, and by the store's own statement.
 #[tokio::test]
 async fn a_cut_is_in_force_after_a_start_that_lies_ahead() {
@@ -598,17 +612,8 @@ async fn a_cut_is_in_force_after_a_start_that_lies_ahead() {
                 .sql(&format!("begin immediate; {ahead}; {cut}; commit"))
                 .await;
         } else {
-            let change = DestinationChange {
-                limits: Some(LimitSettings {
-                    per_second: Some(2),
-                    ..LimitSettings::EXACT
-                }),
-                ..DestinationChange::default()
-            };
             world.sql(&ahead).await;
-            let catalog = &world.catalog;
-            let changed = catalog.change_destination(DEFAULT_TENANT, destination, &change);
-            changed.await.unwrap();
+            change_limit(&world, destination, 2).await;
         }
         let history = world.catalog.limit_history(destination).await.unwrap();
         let in_force = history[1].in_force_from;
@@ -637,16 +642,7 @@ async fn no_change_is_in_force_before_the_cut_that_it_follows() {
             .sql(&format!("begin immediate; {ahead}; {cut}; {then}; commit"))
             .await;
         if !by_shell {
-            let change = DestinationChange {
-                limits: Some(LimitSettings {
-                    per_second: Some(20),
-                    ..LimitSettings::EXACT
-                }),
-                ..DestinationChange::default()
-            };
-            let catalog = &world.catalog;
-            let changed = catalog.change_destination(DEFAULT_TENANT, destination, &change);
-            changed.await.unwrap();
+            change_limit(&world, destination, 20).await;
         }
         let history = world.catalog.limit_history(destination).await.unwrap();
         let limits: Vec<_> = history.iter().map(|one| one.effective.per_second).collect();
