@@ -726,19 +726,26 @@ async fn a_step_that_waited_for_the_lock_has_the_time_after_it() {
     let place = Place::new();
     let path = place.file("paceline.db");
     let world = Arc::new(open(&path));
-    let destination = world.destination().unlimited().create().await;
-    world.accept(destination, 1).await;
+    let [claimed, admitted] = [
+        world.destination().unlimited().create().await,
+        world.destination().unlimited().create().await,
+    ];
+    world.accept(claimed, 1).await;
+    world.accept(admitted, 1).await;
     let worker = world.worker().await;
-    let permits = world.admit(destination).await;
+    let permits = world.admit(claimed).await;
     let shell = Shell(path).connect();
     shell.execute_batch("begin immediate").unwrap();
-    let claiming = world.clone();
+    // A claim reads its own clock, an admission has its step's.
+    let (claiming, admitting) = (world.clone(), world.clone());
     let claiming = tokio::spawn(async move { claiming.claim(worker, &permits).await });
+    let admitting = tokio::spawn(async move { admitting.admit(admitted).await });
     tokio::time::sleep(Duration::from_millis(100)).await;
-    assert!(!claiming.is_finished());
+    assert!(!claiming.is_finished() && !admitting.is_finished());
     let held_until = system_clock()();
     shell.execute_batch("commit").unwrap();
     assert!(claiming.await.unwrap().now >= held_until);
+    assert!(admitting.await.unwrap()[0].not_before >= held_until);
 }
 
 #[tokio::test(flavor = "multi_thread")]
