@@ -26,25 +26,13 @@ begin
 end;
 $$;
 
--- The limits of the tier of a tenant. Locked against change until the end of
--- the transaction: a change of the tier that we do not see would not see our
--- destination either, and its history would be wrong.
-create function tier_limits(of_tenant uuid) returns limit_settings
-    language plpgsql volatile
-as $$
-declare
-    found_tier limit_settings;
-begin
-    perform lock_tiers_of(array[of_tenant]);
-    select t.limit_per_second, t.limit_per_minute, t.limit_per_hour, t.limit_per_day,
-        t.unlimited, t.burst, t.shape, t.max_in_flight, 0::double precision,
-        null::double precision, null::text, null::integer
-    into found_tier
-    from tenants n join tiers t on t.name = n.tier
-    where n.id = of_tenant;
-    return found_tier;
-end;
-$$;
+-- The limits of a tier, without those that only a destination sets.
+create function tier_limits(t tiers) returns limit_settings
+    language sql immutable parallel safe
+    return row(
+        t.limit_per_second, t.limit_per_minute, t.limit_per_hour, t.limit_per_day,
+        t.unlimited, t.burst, t.shape, t.max_in_flight, 0, null, null, null
+    )::limit_settings;
 
 create function own_limits(d destinations) returns limit_settings
     language sql immutable parallel safe
@@ -55,13 +43,14 @@ create function own_limits(d destinations) returns limit_settings
     )::limit_settings;
 
 -- The most that may be set for a destination: its tier's ceiling, and what it was granted
--- beyond that. Null: any number. The default tenant is the installation's own.
-create function ceiling_of(
-    d destinations, t tiers,
-    out per_second double precision, out at_once integer, out in_flight integer,
-    out batch_events integer, out batch_bytes integer, out age_seconds integer
-)
-    language sql immutable parallel safe
+-- beyond that. Null: any number. The default tenant is the installation's own. A row, as a
+-- table: those alone are planned with the statement that asks for them, and not in each run.
+create function ceiling_of(d destinations, t tiers)
+    returns table (
+        per_second double precision, at_once integer, in_flight integer,
+        batch_events integer, batch_bytes integer, age_seconds integer
+    )
+    language sql immutable parallel safe rows 1
 begin atomic
     select
         case when is_bound and t.ceiling_per_second is not null
@@ -283,7 +272,8 @@ $$;
 -- so it is still in flight. A change of limits is dated after every claim before it: no
 -- window of claims that begins with the change holds one. The callers have locked the
 -- destinations, so nothing is admitted meanwhile, and of those that revoke nothing can be
--- claimed any more.
+-- claimed any more; and their tiers: a change of one that we do not see would not see our
+-- destination either, and its history would be wrong.
 create function note_change(changed uuid[]) returns void
     language plpgsql volatile
 as $$
@@ -311,7 +301,9 @@ begin
         case when d.deleted_at is null then d.state else 'disabled' end, d.url
     from unnest(changed) as c (id)
     join destinations d on d.id = c.id
-    cross join lateral resolved_limits(own_limits(d), tier_limits(d.tenant_id)) as r
+    join tenants n on n.id = d.tenant_id
+    join tiers t on t.name = n.tier
+    cross join lateral resolved_limits(own_limits(d), tier_limits(t)) as r
     order by d.id;
 end;
 $$;
@@ -382,7 +374,7 @@ begin
         return new;
     end if;
     perform require_read_committed();
-    tier := tier_limits(new.tenant_id);
+    perform lock_tiers_of(array[new.tenant_id]);
     if old.tenant_id <> new.tenant_id
         or row(
             old.limit_per_second, old.limit_per_minute, old.limit_per_hour, old.limit_per_day,
@@ -394,6 +386,10 @@ begin
     then
         perform check_ceiling(new);
     end if;
+    tier := (
+        select tier_limits(t) from tenants n join tiers t on t.name = n.tier
+        where n.id = new.tenant_id
+    );
     if old.epoch = new.epoch
         and not (
             old.tenant_id = new.tenant_id
@@ -582,11 +578,7 @@ begin
     select array_agg(row(d.id, c.before, c.after)::tier_change)
     into changes
     from (
-        select n.name,
-            row(o.limit_per_second, o.limit_per_minute, o.limit_per_hour, o.limit_per_day,
-                o.unlimited, o.burst, o.shape, o.max_in_flight, 0, null, null, null)::limit_settings as before,
-            row(n.limit_per_second, n.limit_per_minute, n.limit_per_hour, n.limit_per_day,
-                n.unlimited, n.burst, n.shape, n.max_in_flight, 0, null, null, null)::limit_settings as after
+        select n.name, tier_limits(o) as before, tier_limits(n) as after
         from new_rows n join old_rows o on o.name = n.name
     ) c
     join tenants t on t.tier = c.name
@@ -629,13 +621,7 @@ begin
     order by t.name
     for share;
 
-    select array_agg(row(
-        d.id,
-        row(b.limit_per_second, b.limit_per_minute, b.limit_per_hour, b.limit_per_day,
-            b.unlimited, b.burst, b.shape, b.max_in_flight, 0, null, null, null)::limit_settings,
-        row(a.limit_per_second, a.limit_per_minute, a.limit_per_hour, a.limit_per_day,
-            a.unlimited, a.burst, a.shape, a.max_in_flight, 0, null, null, null)::limit_settings
-    )::tier_change)
+    select array_agg(row(d.id, tier_limits(b), tier_limits(a))::tier_change)
     into changes
     from new_rows n
     join old_rows o on o.id = n.id

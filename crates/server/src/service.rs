@@ -46,6 +46,7 @@ pub mod intake;
 pub mod limit_groups;
 pub mod limits;
 pub mod links;
+mod looked_at;
 pub mod managed;
 pub mod notices;
 pub mod operations;
@@ -74,6 +75,7 @@ pub use health::StateAndHealth;
 pub use intake::Intake;
 pub use limits::LimitsChange;
 pub use links::{LinkDraft, Links, MadeLink};
+use looked_at::LookedAt;
 pub use plan::{Plan, PlanDraft};
 pub use readings::Readings;
 pub use replays::{BegunReplays, PreviewedReplay, ReplayDraft, ReplayPreview};
@@ -101,6 +103,7 @@ pub struct Service {
     tenants: Arc<dyn Tenants>,
     requests: Arc<dyn LimitRequests>,
     schedule: Arc<dyn Schedule>,
+    looked_at: Arc<LookedAt>,
     intake: Intake,
     mint: Arc<Mint>,
     policy: Policy,
@@ -219,6 +222,7 @@ impl Service {
             tenants: books.tenants,
             requests: books.requests,
             schedule,
+            looked_at: Arc::default(),
             intake,
             mint,
             policy,
@@ -406,7 +410,7 @@ impl Service {
         let changed = (self.signing.secrets)
             .change_destination_with(self.managed(id), change, singles)
             .await?;
-        self.look_now(id).await;
+        self.look_at_changed(id).await;
         self.described(changed).await
     }
 
@@ -656,11 +660,19 @@ impl Service {
             .await?)
     }
 
-    /// A change may have unblocked the destination. The store has marked it and
-    /// the sweep will wake it; this only saves the second until then.
+    /// Something may have unblocked the destination: whatever does not wake it by itself,
+    /// the sweep finds.
     async fn look_now(&self, id: DestinationId) {
         if let Err(error) = self.schedule.wake(&[Wake::unblocked(id)]).await {
             tracing::debug!(%error, "wake after a change failed; the sweep will");
+        }
+    }
+
+    /// The same after a change that the store has marked, so that the sweep wakes it within
+    /// a moment. Of one that changes all the time this is left to it.
+    async fn look_at_changed(&self, id: DestinationId) {
+        if self.looked_at.is_new(id) {
+            self.look_now(id).await;
         }
     }
 }

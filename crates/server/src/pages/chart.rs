@@ -106,7 +106,7 @@ pub(super) struct Chart {
 }
 
 /// Changes of limits that are drawn, of the newest: more than there are points.
-const MAX_CHANGES: u32 = 1_000;
+const MAX_CHANGES: u32 = 250;
 
 /// Up to now, by the store's clock.
 pub(super) async fn draw(
