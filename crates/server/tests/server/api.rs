@@ -1,9 +1,13 @@
 //! What the API takes, refuses and answers.
 
+use std::time::{Duration, Instant};
+
 use axum::body::Body;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use domain::event::MAX_PAYLOAD_BYTES;
+use engine::ports::{Finish, NextRun, Schedule};
+use engine::sweep::SweepOptions;
 use http::{Method, Request};
 use serde_json::{Value, json};
 
@@ -28,6 +32,35 @@ async fn without_the_key_there_is_nothing_to_see() {
         assert_eq!(answer.content_type, "application/problem+json");
     }
     assert_eq!(world.get("/v1/destinations").await.status, 200);
+}
+
+/// Each change is marked, and the sweep finds the mark: a tenant that changes a destination
+/// all the time would otherwise have it run as often, with nothing to send.
+#[tokio::test]
+async fn a_change_has_its_destination_run_at_once_and_many_do_so_once() {
+    let world = World::new();
+    let path = world.destination(json!({})).await;
+    let (mut runs, began) = (Vec::new(), Instant::now());
+    for limit in 1..=50 {
+        let changed = json!({"limits": {"per_second": limit}});
+        assert_eq!(world.patch(&path, changed).await.status, 200);
+        let taken = world.schedule.take(10, Duration::from_secs(1)).await;
+        let jobs = taken.unwrap().jobs;
+        let finishes: Vec<_> = (jobs.iter())
+            .map(|job| Finish {
+                destination: job.destination,
+                token: job.token.clone(),
+                next: NextRun::Remove,
+            })
+            .collect();
+        world.schedule.finish(&finishes).await.unwrap();
+        runs.push(finishes.len());
+    }
+    assert_eq!(runs[0], 1);
+    // On a machine that is busy they may take longer than the sweep.
+    let rounds = 1 + began.elapsed().as_millis() / SweepOptions::default().every.as_millis();
+    let runs: usize = runs.iter().sum();
+    assert!(runs as u128 <= rounds, "{runs} in {rounds}");
 }
 
 #[tokio::test]

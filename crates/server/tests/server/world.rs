@@ -47,6 +47,7 @@ pub(crate) struct World {
     pub(crate) store: Arc<FakeStore>,
     /// What the routes of operations ask.
     pub(crate) operations: Arc<SqliteStore>,
+    pub(crate) schedule: Arc<InProcessSchedule>,
     router: Router,
     _ingest: tokio_util::sync::DropGuard,
 }
@@ -136,10 +137,11 @@ impl World {
             requests: Arc::new(Unmanaged),
         };
         let policy = Policy::default();
-        let service = Service::new(books, schedule, intake, mint, policy, signing);
+        let service = Service::new(books, schedule.clone(), intake, mint, policy, signing);
         Self {
             store: fake,
             operations,
+            schedule,
             router: api::router(App::new(service, tenancy, gate, NonZeroU32::MAX)),
             _ingest: stop.drop_guard(),
         }
