@@ -1,6 +1,6 @@
 //! What the API takes, refuses and answers.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use axum::body::Body;
 use base64::Engine;
@@ -10,6 +10,7 @@ use engine::ports::{Finish, NextRun, Schedule};
 use engine::sweep::SweepOptions;
 use http::{Method, Request};
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use crate::world::{KEY, World};
 
