@@ -222,7 +222,9 @@ impl Store for PostgresStore {
 
     async fn reap(&self, rules: &ReapRules, limit: u32) -> Result<Reaped, StoreError> {
         // Who cleans up sees to the days that come, too.
-        days::make_if_missing(&self.pool).await;
+        if rules.everything {
+            days::make_if_missing(&self.pool).await;
+        }
         reap::reap(&self.pool, rules, limit).await
     }
 

@@ -143,6 +143,7 @@ async fn a_reap_that_is_cut_short_says_whom_it_freed() {
         heartbeat_timeout: Duration::from_secs(3_600),
         start_timeout: Duration::from_secs(3_600),
         permit_grace: Duration::ZERO,
+        everything: true,
     };
     let nothing = store.reap(&rules, 10).await;
     let is_away = matches!(nothing, Err(StoreError::Unavailable(_)));
@@ -179,6 +180,7 @@ async fn a_reap_goes_on_for_a_while_and_leaves_the_rest_for_the_next() {
         heartbeat_timeout: Duration::from_secs(3_600),
         start_timeout: Duration::from_secs(3_600),
         permit_grace: Duration::ZERO,
+        everything: true,
     };
     let (mut passes, mut expired) = (0, 0);
     loop {
@@ -249,6 +251,7 @@ async fn expired_idempotency_keys_are_deleted_a_few_at_a_time() {
         heartbeat_timeout: Duration::from_secs(5),
         start_timeout: Duration::from_secs(5),
         permit_grace: Duration::ZERO,
+        everything: true,
     };
     let left = || -> Vec<String> {
         let mut rows = shell.prepare("select key from idempotency_keys").unwrap();

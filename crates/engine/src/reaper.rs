@@ -34,6 +34,8 @@ const LEAST: u32 = 10;
 pub struct ReaperOptions {
     /// Between two runs.
     pub every: Duration,
+    /// From one run that goes through everything to the next, once nothing is left.
+    pub everything_every: Duration,
     /// How old a start may be while its worker lives: the longest request and
     /// ten seconds.
     pub start_timeout: Duration,
@@ -48,6 +50,7 @@ impl Default for ReaperOptions {
     fn default() -> Self {
         Self {
             every: Duration::from_millis(250),
+            everything_every: Duration::from_secs(1),
             start_timeout: MAX_REQUEST_TIMEOUT.saturating_add(RECORDED_WITHIN),
             permit_grace: Duration::from_millis(100),
             patience: HEARTBEAT_TIMEOUT.saturating_add(Duration::from_secs(1)),
@@ -80,6 +83,8 @@ pub struct Reaper {
     /// How much of the last tick went into parts that were put off: time in which
     /// the store was there, and so is no stall.
     put_off_for: Duration,
+    /// When everything is gone through again.
+    everything_from: Instant,
     /// Rows of the next step.
     limit: u32,
 }
@@ -96,6 +101,7 @@ impl Reaper {
             patient_until: now + options.patience,
             last_tick: now,
             put_off_for: Duration::ZERO,
+            everything_from: now,
             limit: MOST,
         }
     }
@@ -132,10 +138,15 @@ impl Reaper {
                 report(&reaped);
                 self.go_on_from(&reaped);
                 wake_freed(self.schedule.as_ref(), &reaped.wakes).await;
-                match &reaped.cut_short {
-                    Some(problem) => self.has_failed(problem),
-                    None => reaped.is_full(limit),
+                if let Some(problem) = &reaped.cut_short {
+                    return self.has_failed(problem);
                 }
+                let may_be_more = reaped.is_full(limit);
+                let is_done = !may_be_more && reaped.put_off.is_empty();
+                if rules.everything && is_done {
+                    self.everything_from = now + self.options.everything_every;
+                }
+                may_be_more
             }
             Err(error) => self.has_failed(&error),
         }
@@ -171,6 +182,7 @@ impl Reaper {
                 self.options.start_timeout
             },
             permit_grace: self.options.permit_grace,
+            everything: now >= self.everything_from,
         }
     }
 }

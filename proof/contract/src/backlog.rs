@@ -171,6 +171,7 @@ impl BacklogWorld {
             heartbeat_timeout: NEVER,
             start_timeout: NEVER,
             permit_grace: Duration::from_millis(1),
+            everything: true,
         };
         self.store.reap(&rules, 100).await.unwrap()
     }

@@ -251,6 +251,7 @@ macro_rules! store_contract {
             what_is_given_up_together_is_tried_again_in_the_order_of_its_starts
             a_deleted_destinations_start_is_not_tried_again
             a_deleted_destinations_backlog_is_cancelled_in_steps
+            permits_and_starts_that_are_over_can_be_looked_for_alone
             what_is_fresh_is_left_alone
         );
         $crate::store_contract!(@module $world, sweep:

@@ -135,6 +135,29 @@ async fn what_waits_again_is_woken_whatever_the_floor() {
     assert_eq!(woken, [Wake::unblocked(destination(1)), later]);
 }
 
+/// An idle system would pay for it four times as often.
+#[tokio::test(start_paused = true)]
+async fn what_no_limit_waits_for_is_gone_through_once_a_second() {
+    let world = World::new();
+    let everything = || -> Vec<bool> { rules(&world).iter().map(|one| one.everything).collect() };
+    let mut reaper = reaper(&world);
+    reap_for(&mut reaper, ms(1_500)).await;
+    assert_eq!(everything(), [true, false, false, false, true, false]);
+    // Until nothing of it is left.
+    let limit = u32::try_from(MAX_ROWS).unwrap();
+    world.store.reap.answers(move |_| {
+        Ok(Reaped {
+            expired: limit,
+            ..Reaped::default()
+        })
+    });
+    reap_for(&mut reaper, Duration::from_secs(1)).await;
+    assert_eq!(everything()[6..], [false, false, true, true]);
+    world.store.reap.answers(|_| Ok(Reaped::default()));
+    reap_for(&mut reaper, ms(500)).await;
+    assert_eq!(everything()[10..], [true, false]);
+}
+
 /// Parts of the pass were committed before the store went away.
 #[tokio::test(start_paused = true)]
 async fn what_was_freed_before_the_store_went_away_is_woken() {

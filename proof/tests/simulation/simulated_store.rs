@@ -238,6 +238,7 @@ async fn a_reap_goes_past_permits_that_somebody_holds() {
         heartbeat_timeout: HEARTBEAT_TIMEOUT,
         start_timeout: SECOND * 30,
         permit_grace: Duration::ZERO,
+        everything: true,
     };
     let reaped = async || store.reap(&rules, 10).await.unwrap();
     store.lock_destination(DESTINATION);

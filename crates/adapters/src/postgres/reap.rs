@@ -15,7 +15,7 @@ use engine::ports::{
     WORKER_IS_GONE, Wakes,
 };
 use sqlx::postgres::PgQueryResult;
-use sqlx::{PgConnection, PgPool};
+use sqlx::{AssertSqlSafe, PgConnection, PgPool};
 use uuid::Uuid;
 
 use super::days;
@@ -44,8 +44,8 @@ pub(super) async fn reap(
 ) -> Result<Reaped, StoreError> {
     let mut reaped = Reaped::default();
     let mut wakes = Wakes::default();
-    for part in Part::ALL {
-        match retried(|| in_bound(pool, part, rules, limit)).await {
+    for part in Part::of(rules) {
+        match retried(|| in_bound(pool, *part, rules, limit)).await {
             Ok(done) => {
                 for destination in &done.freed {
                     wakes.now(DestinationId(*destination));
@@ -104,6 +104,16 @@ impl Part {
         Self::Buckets,
     ];
 
+    /// For these limits wait.
+    const URGENT: [Self; 2] = [Self::Permits, Self::Starts];
+
+    fn of(rules: &ReapRules) -> &'static [Self] {
+        match rules.everything {
+            true => &Self::ALL,
+            false => &Self::URGENT,
+        }
+    }
+
     const fn as_str(self) -> &'static str {
         match self {
             Self::Permits => "expired permits",
@@ -143,11 +153,9 @@ async fn in_bound(
     rules: &ReapRules,
     limit: u32,
 ) -> Result<Done, Failure> {
-    let mut transaction = pool.begin().await?;
-    sqlx::query("-- reap: in_bound\nselect set_config('statement_timeout', $1, true)")
-        .bind(REAP_PART_BOUND.as_millis().to_string())
-        .execute(&mut *transaction)
-        .await?;
+    let bound = REAP_PART_BOUND.as_millis();
+    let begin = format!("begin; set local statement_timeout = {bound}");
+    let mut transaction = pool.begin_with(AssertSqlSafe(begin)).await?;
     let done = match part {
         Part::Permits => expire_permits(&mut transaction, rules, limit).await?,
         Part::Starts => give_up_starts(&mut transaction, rules, limit).await?,

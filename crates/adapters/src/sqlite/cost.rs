@@ -298,6 +298,7 @@ fn cost_of_the_deleted(count: u32) -> i32 {
         heartbeat_timeout: std::time::Duration::from_secs(5),
         start_timeout: std::time::Duration::from_secs(40),
         permit_grace: std::time::Duration::ZERO,
+        everything: true,
     };
     let more = || {
         let bound = reap::Bound::new(1_000, NOW, Arc::new(|| NOW));

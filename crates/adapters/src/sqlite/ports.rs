@@ -113,8 +113,8 @@ impl Store for SqliteStore {
 
     async fn reap(&self, rules: &ReapRules, limit: u32) -> Result<Reaped, StoreError> {
         let mut pass = reap::Pass::default();
-        for part in reap::Part::ALL {
-            let (rules, clock) = (*rules, self.clock.clone());
+        for part in reap::Part::of(rules) {
+            let (part, rules, clock) = (*part, *rules, self.clock.clone());
             let step = move |tx: &Transaction<'_>, now| {
                 let bound = reap::Bound::new(limit, now, clock);
                 reap::step(tx, now, part, &rules, &bound)

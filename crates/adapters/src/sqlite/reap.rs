@@ -208,6 +208,16 @@ impl Part {
         Self::Forgotten,
     ];
 
+    /// For these limits wait.
+    const URGENT: [Self; 2] = [Self::Permits, Self::Starts];
+
+    pub(super) const fn of(rules: &ReapRules) -> &'static [Self] {
+        match rules.everything {
+            true => &Self::ALL,
+            false => &Self::URGENT,
+        }
+    }
+
     const fn as_str(self) -> &'static str {
         match self {
             Self::Permits => "expired permits",

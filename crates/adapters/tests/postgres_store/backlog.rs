@@ -25,6 +25,7 @@ async fn some_steps(store: &PostgresStore, of: DestinationId) {
         heartbeat_timeout: Duration::from_secs(60),
         start_timeout: Duration::from_secs(60),
         permit_grace: Duration::from_secs(1),
+        everything: true,
     };
     for destination in [Some(of), None] {
         let filter = DeadLetterFilter {

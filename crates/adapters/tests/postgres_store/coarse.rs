@@ -128,6 +128,7 @@ async fn a_start_is_folded_exactly_once() {
             heartbeat_timeout: Duration::from_secs(60),
             start_timeout: Duration::from_secs(if round == 1 { 0 } else { 60 }),
             permit_grace: Duration::from_secs(60),
+            everything: true,
         };
         let record = async |part: usize| {
             let mut left = outcomes[outcomes.len() / 4 * part..].to_vec();

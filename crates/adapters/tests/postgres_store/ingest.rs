@@ -102,6 +102,7 @@ async fn expired_idempotency_keys_are_deleted_a_few_at_a_time() {
         heartbeat_timeout: Duration::from_secs(5),
         start_timeout: Duration::from_secs(5),
         permit_grace: Duration::ZERO,
+        everything: true,
     };
     // The oldest is held: the others do not wait for it.
     let mut holding = PgConnection::connect(&database.url).await.unwrap();

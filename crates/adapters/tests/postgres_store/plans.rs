@@ -174,6 +174,7 @@ async fn a_late_success(
         heartbeat_timeout: Duration::from_secs(3_600),
         start_timeout: Duration::ZERO,
         permit_grace: Duration::from_secs(3_600),
+        everything: true,
     };
     let reaped = store.reap(&at_once, 100).await.unwrap();
     assert_eq!(reaped.unknown_starts, 1);

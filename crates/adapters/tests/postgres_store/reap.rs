@@ -13,6 +13,7 @@ const RULES: ReapRules = ReapRules {
     heartbeat_timeout: Duration::from_secs(3_600),
     start_timeout: Duration::from_secs(3_600),
     permit_grace: Duration::ZERO,
+    everything: true,
 };
 
 /// Destinations that were deleted ten minutes ago.

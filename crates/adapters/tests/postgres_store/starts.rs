@@ -172,6 +172,7 @@ async fn reap_against(database: &Database, held: Transaction<'_, Postgres>) -> (
             heartbeat_timeout: Duration::from_secs(600),
             start_timeout: Duration::from_secs(600),
             permit_grace: Duration::ZERO,
+            everything: true,
         };
         store.reap(&rules, 100).await.unwrap()
     });

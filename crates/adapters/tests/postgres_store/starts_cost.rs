@@ -110,6 +110,7 @@ impl World {
             heartbeat_timeout: HEARTBEAT_TIMEOUT,
             start_timeout: Duration::from_secs(3_600),
             permit_grace: Duration::ZERO,
+            everything: true,
         };
         let reaps = async |store: PostgresStore| {
             for _ in 0..10 {

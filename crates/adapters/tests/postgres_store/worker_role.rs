@@ -248,6 +248,7 @@ async fn late(world: &World, owner: &PostgresStore, store: &PostgresStore, worke
         heartbeat_timeout: Duration::from_secs(60),
         start_timeout: Duration::ZERO,
         permit_grace: Duration::from_secs(1),
+        everything: true,
     };
     let reaped = owner.reap(&rules, 100).await.unwrap();
     assert_eq!(reaped.unknown_starts, 1);

@@ -469,6 +469,9 @@ pub struct ReapRules {
     pub start_timeout: Duration,
     /// How long after its permit's deadline a row is moved back.
     pub permit_grace: Duration,
+    /// Beside permits and starts that are over, for which limits wait, what nobody waits
+    /// for: what is deleted, too old or only to be forgotten.
+    pub everything: bool,
 }
 
 /// What [`Store::reap`] did.

@@ -168,6 +168,7 @@ async fn what_is_over_is_not_asked_about(world: &World) {
         heartbeat_timeout: Duration::from_secs(60),
         start_timeout: Duration::from_secs(60),
         permit_grace: Duration::from_secs(1),
+        everything: true,
     };
     while only().await["state"] != "expired" {
         world.stored.reap(&rules, 100).await.unwrap();

@@ -592,6 +592,7 @@ async fn a_page_replays_at_all_in_parts(world: &World) {
         heartbeat_timeout: Duration::from_secs(60),
         start_timeout: Duration::from_secs(60),
         permit_grace: Duration::from_secs(1),
+        everything: true,
     };
     let mut dead = 0;
     while dead < dying.len() {

@@ -181,6 +181,7 @@ const REAP: ReapRules = ReapRules {
     heartbeat_timeout: Duration::from_secs(3_600),
     start_timeout: Duration::from_secs(3_600),
     permit_grace: Duration::from_secs(3_600),
+    everything: true,
 };
 
 /// A tenant with something of everything that a route can name, or show.

@@ -69,6 +69,7 @@ impl Place {
             heartbeat_timeout: Duration::from_secs(60),
             start_timeout: Duration::from_secs(60),
             permit_grace: Duration::from_secs(1),
+            everything: true,
         };
         self.store.reap(&rules, 100).await.unwrap();
         self.pass(10);

@@ -509,6 +509,7 @@ pub async fn a_lapsed_workers_batch_becomes_unknown(world: &BacklogWorld) {
         heartbeat_timeout: Duration::from_secs(86_400),
         start_timeout: Duration::from_millis(1),
         permit_grace: Duration::from_millis(200),
+        everything: true,
     };
     let of = batching(world, 3, LONG_MS).await;
     let policy = RetrySettings {
@@ -548,6 +549,7 @@ pub async fn a_lost_batch_is_split_when_batches_are_off(world: &BacklogWorld) {
         heartbeat_timeout: Duration::from_secs(86_400),
         start_timeout: Duration::from_millis(1),
         permit_grace: Duration::from_millis(200),
+        everything: true,
     };
     let of = batching(world, 2, 0).await;
     let policy = RetrySettings {
@@ -595,6 +597,7 @@ pub async fn a_late_success_of_a_batch_cancels_its_retries(world: &BacklogWorld)
         heartbeat_timeout: Duration::from_secs(86_400),
         start_timeout: Duration::from_millis(1),
         permit_grace: Duration::from_millis(200),
+        everything: true,
     };
     let of = batching(world, 2, LONG_MS).await;
     let worker = world.worker().await;

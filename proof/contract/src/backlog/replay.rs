@@ -282,6 +282,7 @@ pub async fn tries_count_from_the_replay(world: &BacklogWorld) {
         heartbeat_timeout: Duration::from_secs(60),
         start_timeout: Duration::from_millis(20),
         permit_grace: Duration::from_secs(1),
+        everything: true,
     };
     for (try_number, is_dead) in [(2, false), (3, true)] {
         let permits = world.admit(of).await;
@@ -320,6 +321,7 @@ pub async fn a_late_success_cancels_what_was_replayed(world: &BacklogWorld) {
         heartbeat_timeout: Duration::from_secs(60),
         start_timeout: Duration::from_millis(20),
         permit_grace: Duration::from_secs(1),
+        everything: true,
     };
     let reaped = world.store.reap(&rules, 10).await.unwrap();
     assert_eq!(reaped.unknown_starts, 1);

@@ -107,6 +107,7 @@ pub async fn an_unknown_try_is_the_last_by_the_policy(world: &BacklogWorld) {
         heartbeat_timeout: Duration::from_secs(60),
         start_timeout: Duration::from_millis(20),
         permit_grace: Duration::from_secs(1),
+        everything: true,
     };
     for (max_tries, is_dead) in [(1, true), (2, false)] {
         let of = world.destination().unlimited().create().await;

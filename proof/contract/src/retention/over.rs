@@ -49,6 +49,7 @@ pub async fn the_ledger_goes_whatever_the_end_was(world: &RetentionWorld) {
         heartbeat_timeout: Duration::from_secs(86_400),
         start_timeout: Duration::ZERO,
         permit_grace: Duration::from_millis(1),
+        everything: true,
     };
     // Until it may have been sent at the latest.
     world.pass(MAX_CLAIM_TO_SEND).await;

@@ -78,6 +78,7 @@ pub async fn one_that_nobody_answers_counts_to_its_time_out(world: &World) {
         heartbeat_timeout: HEARTBEAT_TIMEOUT,
         start_timeout: Duration::from_millis(1),
         permit_grace: SECOND,
+        everything: true,
     };
     world.store.reap(&rules, 100).await.unwrap();
     assert_eq!(world.states(destination).await[0], AttemptState::Unknown);

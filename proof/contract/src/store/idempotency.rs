@@ -148,6 +148,7 @@ pub async fn a_key_that_has_expired_is_free(world: &World) {
         heartbeat_timeout: DAY,
         start_timeout: DAY,
         permit_grace: DAY,
+        everything: true,
     };
     world.store.reap(&rules, 100).await.unwrap();
     let other = keyed(world, to, "order-2", 2);
@@ -170,6 +171,7 @@ pub async fn more_expired_keys_than_a_pass_deletes_are_told_of(world: &World) {
         heartbeat_timeout: DAY,
         start_timeout: DAY,
         permit_grace: DAY,
+        everything: true,
     };
     for more in [true, false] {
         let reaped = world.store.reap(&rules, 2).await.unwrap();

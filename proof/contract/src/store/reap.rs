@@ -15,6 +15,7 @@ const RULES: ReapRules = ReapRules {
     heartbeat_timeout: HEARTBEAT_TIMEOUT,
     start_timeout: Duration::from_secs(60),
     permit_grace: Duration::from_millis(200),
+    everything: true,
 };
 
 /// Gives up a start at once, though its worker lives.
@@ -218,6 +219,29 @@ pub async fn a_deleted_destinations_backlog_is_cancelled_in_steps(world: &World)
         .record(worker, &permits[0], OutcomeKind::Succeeded, NextTry::None)
         .await;
     assert_eq!(world.states(deleted).await[0], AttemptState::Succeeded);
+}
+
+/// What nobody waits for is left to a reap of everything.
+pub async fn permits_and_starts_that_are_over_can_be_looked_for_alone(world: &World) {
+    let destination = world.destination().unlimited().create().await;
+    world.accept(destination, 2).await;
+    let worker = world.worker().await;
+    let permits = world.admit(destination).await;
+    world.start(worker, &permits[..1]).await;
+    let deleted = world.destination().unlimited().create().await;
+    world.accept(deleted, 3).await;
+    (world.catalog.delete_destination(DEFAULT_TENANT, deleted).await).unwrap();
+    world.pass_until(permits[1].deadline).await;
+    let rules = ReapRules {
+        permit_grace: Duration::ZERO,
+        everything: false,
+        ..AT_ONCE
+    };
+    world.pass(Duration::from_millis(1)).await;
+    let reaped = reap(world, &rules).await;
+    assert_eq!((reaped.expired_permits, reaped.unknown_starts), (1, 1));
+    assert_eq!((reaped.cancelled, world.backlog(deleted).await), (0, 3));
+    assert_eq!(reap(world, &AT_ONCE).await.cancelled, 3);
 }
 
 /// Permits with time left and starts of live workers.

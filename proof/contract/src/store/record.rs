@@ -30,6 +30,7 @@ async fn one_unknown(world: &World) -> (WorkerId, DestinationId, Permit) {
         heartbeat_timeout: Duration::from_secs(60),
         start_timeout: Duration::from_millis(20),
         permit_grace: Duration::from_secs(1),
+        everything: true,
     };
     assert_eq!(
         world.store.reap(&rules, 100).await.unwrap().unknown_starts,

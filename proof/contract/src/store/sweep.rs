@@ -88,6 +88,7 @@ pub async fn a_slot_that_nobody_used_does_not_wait_for_the_next(world: &World) {
         heartbeat_timeout: HEARTBEAT_TIMEOUT,
         start_timeout: Duration::from_secs(60),
         permit_grace: Duration::ZERO,
+        everything: true,
     };
     world.pass(OVERDUE + Duration::from_millis(1)).await;
     world.store.reap(&rules, 100).await.unwrap();

@@ -18,6 +18,7 @@ const RULES: ReapRules = ReapRules {
     heartbeat_timeout: HEARTBEAT_TIMEOUT,
     start_timeout: Duration::from_secs(60),
     permit_grace: Duration::from_secs(60),
+    everything: true,
 };
 
 async fn reap(world: &TenantWorld) -> Reaped {

@@ -80,6 +80,7 @@ impl Known {
                 heartbeat_timeout: HEARTBEAT_TIMEOUT,
                 start_timeout: Duration::from_secs(if unknown { 0 } else { 40 }),
                 permit_grace: Duration::from_secs(if expired { 0 } else { 40 }),
+                everything: true,
             }),
             Drawn::Sweep { everything } => Call::Sweep(Sweep {
                 after: None,
