@@ -410,7 +410,7 @@ impl Service {
         let changed = (self.signing.secrets)
             .change_destination_with(self.managed(id), change, singles)
             .await?;
-        self.look_at_changed(id).await;
+        self.look_at_changed(&[id]).await;
         self.described(changed).await
     }
 
@@ -419,7 +419,8 @@ impl Service {
         self.described(found).await
     }
 
-    async fn described(&self, destination: Destination) -> Result<Described, ServiceError> {
+    /// One that has been read already, and is the tenant's.
+    pub async fn described(&self, destination: Destination) -> Result<Described, ServiceError> {
         let mut shown = self.signing.secrets.shown(&[destination.id]).await?;
         Ok(self.describing(destination, shown.pop().unwrap_or_default()))
     }
@@ -663,16 +664,22 @@ impl Service {
     /// Something may have unblocked the destination: whatever does not wake it by itself,
     /// the sweep finds.
     async fn look_now(&self, id: DestinationId) {
-        if let Err(error) = self.schedule.wake(&[Wake::unblocked(id)]).await {
+        self.look_at(&[Wake::unblocked(id)]).await;
+    }
+
+    async fn look_at(&self, unblocked: &[Wake]) {
+        if let Err(error) = self.schedule.wake(unblocked).await {
             tracing::debug!(%error, "wake after a change failed; the sweep will");
         }
     }
 
-    /// The same after a change that the store has marked, so that the sweep wakes it within
-    /// a moment. Of one that changes all the time this is left to it.
-    async fn look_at_changed(&self, id: DestinationId) {
-        if self.looked_at.is_new(id) {
-            self.look_now(id).await;
+    /// The same after a change that the store has marked, so that the sweep wakes them within
+    /// a moment. Of those that change all the time this is left to it.
+    async fn look_at_changed(&self, ids: &[DestinationId]) {
+        let new = ids.iter().filter(|id| self.looked_at.is_new(**id));
+        let unblocked: Vec<Wake> = new.map(|id| Wake::unblocked(*id)).collect();
+        if !unblocked.is_empty() {
+            self.look_at(&unblocked).await;
         }
     }
 }

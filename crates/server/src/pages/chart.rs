@@ -112,9 +112,8 @@ const MAX_CHANGES: u32 = 250;
 pub(super) async fn draw(
     pages: &Pages,
     id: DestinationId,
-    window: Window,
+    (window, now): (Window, Timestamp),
 ) -> Result<Chart, Refused> {
-    let now = pages.0.overview.now().await?;
     let Window { shown, step, .. } = window;
     // The last whole step: a later start would change it yet.
     let step_micros = micros(step);

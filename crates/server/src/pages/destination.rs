@@ -269,17 +269,18 @@ pub(super) async fn filled(
     let tenant = visitor.tenant();
     let destination = pages.0.catalog.destination(tenant, id).await?;
     let window = Window::of(&destination.effective);
-    let chart = chart::draw(pages, id, window).await?;
+    let one = standing(pages, destination.clone()).await?;
+    let now = one.at;
+    let chart = chart::draw(pages, id, (window, now)).await?;
     let attempts = pages.0.overview.last_started(id, ATTEMPTS).await?;
     let history = (pages.0.catalog)
         .limits_within(id, (Timestamp::from_micros(0), None), HISTORY)
         .await?;
     let service = pages.service(tenant).set_by(visitor.setter());
-    let described = service.destination(id).await?;
+    let described = service.described(destination.clone()).await?;
     let (as_typed, problem) = beside.refused.unzip();
     let previewed = beside.preview.as_ref().map(|preview| preview.settings);
     let shown = previewed.or(as_typed).unwrap_or(destination.limits);
-    let one = standing(pages, destination.clone()).await?;
     let frame = Frame::of(pages, visitor, (&one.name, "/dashboard")).await?;
     Ok(Page {
         takes: destination.event_types.join(", "),
@@ -288,10 +289,10 @@ pub(super) async fn filled(
         is_disabled: destination.state == DestinationState::Disabled,
         window,
         chart,
-        outcomes: outcomes::draw(pages, id, beside.over).await?,
+        outcomes: outcomes::draw(pages, id, (beside.over, now)).await?,
         overs: outcomes::ALL,
-        statistics: statistics::lines(&service.statistics(id).await?),
-        latency: latency::draw(pages, id).await?,
+        statistics: statistics::lines(&service.statistics_until(id, now).await?),
+        latency: latency::draw(pages, id, now).await?,
         size: format!("0 0 {} {}", chart::WIDTH, chart::HEIGHT),
         problem,
         was: typed::version(&values(&destination.limits)),
@@ -449,7 +450,7 @@ async fn said(
     said.line(&one);
     said.texts.push((format!("{id}.limit"), one.limit.clone()));
     if window.is_quick() || look.is_multiple_of(SLOW_CHART_EVERY) {
-        let chart = chart::draw(pages, id, window).await?;
+        let chart = chart::draw(pages, id, (window, one.at)).await?;
         let rate = chart.rate.to_string();
         let texts = [("top", chart.top), ("half", chart.half), ("rate", rate)];
         let texts = texts.map(|(what, text)| (format!("chart.{what}"), text));
@@ -457,7 +458,7 @@ async fn said(
         said.chart = Some(chart.svg);
     }
     if look.is_multiple_of(LATENCY_EVERY) {
-        let latency = latency::draw(pages, id).await?;
+        let latency = latency::draw(pages, id, one.at).await?;
         said.texts.push(("latency.top".to_owned(), latency.top));
         said.texts.push(("latency.half".to_owned(), latency.half));
         said.texts.push(("latency.of".to_owned(), latency.of));

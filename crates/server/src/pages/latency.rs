@@ -34,8 +34,11 @@ pub(super) struct Latency {
 }
 
 /// Of the last quarter of an hour, by the store's clock.
-pub(super) async fn draw(pages: &Pages, id: DestinationId) -> Result<Latency, Refused> {
-    let now = pages.0.overview.now().await?;
+pub(super) async fn draw(
+    pages: &Pages,
+    id: DestinationId,
+    now: Timestamp,
+) -> Result<Latency, Refused> {
     let answers = pages.0.overview.answers(id, now - SHOWN).await?;
     Ok(drawn(&answers, now - SHOWN))
 }

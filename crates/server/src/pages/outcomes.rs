@@ -91,8 +91,11 @@ pub(super) struct Bar {
 }
 
 /// Up to now, by the store's clock.
-pub(super) async fn draw(pages: &Pages, id: DestinationId, over: Over) -> Result<Drawn, Refused> {
-    let now = pages.0.overview.now().await?;
+pub(super) async fn draw(
+    pages: &Pages,
+    id: DestinationId,
+    (over, now): (Over, Timestamp),
+) -> Result<Drawn, Refused> {
     // The bar that is not over is the last.
     let bar = micros(over.bar);
     let end = Timestamp::from_micros((now.as_micros().div_euclid(bar) + 1) * bar);

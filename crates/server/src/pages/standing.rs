@@ -27,6 +27,8 @@ const COUNTED: u32 = 100_000;
 /// One line, in words.
 #[derive(Debug, Clone)]
 pub(super) struct Standing {
+    /// When it stood so, by the store's clock.
+    pub(super) at: Timestamp,
     pub(super) id: DestinationId,
     pub(super) name: String,
     /// Its tenant's name; empty where all on the page are one tenant's.
@@ -185,6 +187,7 @@ impl Seen<'_> {
         let (tone, state) = self.state(explanation.as_ref());
         let [median, slow] = latencies(&self.glance.answers);
         Standing {
+            at: now,
             tone,
             state,
             limit: match &destination.limit_group {

@@ -74,9 +74,7 @@ impl Service {
         })?;
         let put = self.catalog.put_limit_group(self.tenant, name, limits);
         let put = put.await?;
-        for member in &put.members {
-            self.look_now(*member).await;
-        }
+        self.look_at_changed(&put.members).await;
         Ok(put)
     }
 

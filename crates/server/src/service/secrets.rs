@@ -78,7 +78,7 @@ impl Service {
         let secret = (self.signing.secrets)
             .rotate_secret(self.managed(destination), &new, overlap)
             .await?;
-        self.look_at_changed(destination).await;
+        self.look_at_changed(&[destination]).await;
         Ok((made, secret))
     }
 
@@ -91,7 +91,7 @@ impl Service {
         (self.signing.secrets)
             .delete_secret(self.managed(destination), secret)
             .await?;
-        self.look_at_changed(destination).await;
+        self.look_at_changed(&[destination]).await;
         Ok(())
     }
 

@@ -41,6 +41,15 @@ impl Service {
     pub async fn statistics(&self, id: DestinationId) -> Result<Statistics, ServiceError> {
         (self.reading.catalog).destination(self.tenant, id).await?;
         let now = self.reading.overview.now().await?;
+        self.statistics_until(id, now).await
+    }
+
+    /// The same up to this time, where it is known whose the destination is.
+    pub async fn statistics_until(
+        &self,
+        id: DestinationId,
+        now: Timestamp,
+    ) -> Result<Statistics, ServiceError> {
         let since = async |slot, span| -> Result<Counted, ServiceError> {
             let mut counted = Counted::default();
             for slot in self.reading.tallies.tallied(id, slot, now - span).await? {
