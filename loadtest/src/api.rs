@@ -156,7 +156,11 @@ impl Client {
 
     async fn exchange(&mut self, method: &str, path: &str, body: &str) -> anyhow::Result<Bytes> {
         let (status, answer) = self.answer(method, path, body).await?;
-        ensure!(status.is_success(), "{method} {path} answered {status}");
+        let said = String::from_utf8_lossy(&answer);
+        ensure!(
+            status.is_success(),
+            "{method} {path} answered {status}: {said}"
+        );
         Ok(answer)
     }
 
