@@ -26,7 +26,7 @@ const UNBOUNDED: &str = "1000000000000";
 
 /// What an API needs to let us in, and to refuse nothing: what is measured is
 /// what a backlog costs, not when it is refused.
-pub(crate) const OPEN: [(&str, &str); 7] = [
+pub(crate) const OPEN: [(&str, &str); 8] = [
     ("PACELINE_API_KEY", KEY),
     ("PACELINE_MAX_DESTINATION_BACKLOG", UNBOUNDED),
     ("PACELINE_MAX_TENANT_BACKLOG", UNBOUNDED),
@@ -34,6 +34,7 @@ pub(crate) const OPEN: [(&str, &str); 7] = [
     ("PACELINE_INGEST_PER_SECOND", "1000000000"),
     ("PACELINE_TENANT_INGEST_PER_SECOND", "1000000000"),
     ("PACELINE_MANAGE_PER_SECOND", "1000000000"),
+    ("PACELINE_TENANT_MANAGE_PER_SECOND", "1000000000"),
 ];
 
 /// A running `api` or `serve`; it is killed when it is dropped.

@@ -7,7 +7,6 @@
 //! together in bytes, too, as are the answers that are not read yet. Whoever calls reaches his tenant's things and no
 //! others (`caller`).
 
-use std::num::NonZeroU32;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
@@ -102,20 +101,15 @@ struct Inner {
 }
 
 impl App {
-    /// A service, and its administration, behind a gate, that each tenant makes so
-    /// many management calls of a second.
+    /// A service, and its administration, behind a gate, of which tenants make so many
+    /// management calls.
     #[must_use]
-    pub fn new(
-        service: Service,
-        tenancy: Tenancy,
-        gate: Arc<Gate>,
-        manage_per_second: NonZeroU32,
-    ) -> Self {
+    pub fn new(service: Service, tenancy: Tenancy, gate: Arc<Gate>, manage: ManageRates) -> Self {
         Self(Arc::new(Inner {
             service,
             tenancy: Arc::new(tenancy),
             gate,
-            manage: ManageRates::new(manage_per_second),
+            manage,
             required: required(),
             room: Arc::new(body::Room::of_bodies()),
             answers: Arc::new(body::Room::of_answers()),

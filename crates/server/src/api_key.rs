@@ -120,7 +120,7 @@ mod tests {
         let Ok(database_url) = database.parse();
         (
             ApiConfig {
-                manage_per_second: crate::config::MANAGE_PER_SECOND,
+                manage: crate::config::ManageConfig::default(),
                 api_key: key.map(SecretString::from),
             },
             ListenConfig {

@@ -22,6 +22,7 @@ use engine::ports::MAX_REQUEST_TIMEOUT;
 use secrecy::SecretString;
 
 use crate::listening::Bounds;
+use crate::service::rate::ManageRates;
 
 pub mod keep;
 pub mod notices;
@@ -249,16 +250,50 @@ pub struct ApiConfig {
     )]
     pub api_key: Option<SecretString>,
 
-    /// How many management calls a second each tenant may make at this process,
-    /// and how many at once: what creates, changes or deletes.
+    #[command(flatten)]
+    pub manage: ManageConfig,
+}
+
+/// How much is created, changed and deleted.
+#[derive(Debug, Clone, Copy, Args)]
+pub struct ManageConfig {
+    /// How many management calls a second the default tenant may make at this
+    /// process, and how many at once: what creates, changes or deletes.
     #[arg(long, env = "PACELINE_MANAGE_PER_SECOND", value_name = "N")]
     #[arg(default_value_t = MANAGE_PER_SECOND)]
     pub manage_per_second: NonZeroU32,
+
+    /// The same of each other tenant; no more than the default tenant.
+    #[arg(long, env = "PACELINE_TENANT_MANAGE_PER_SECOND", value_name = "N")]
+    #[arg(default_value_t = TENANT_MANAGE_PER_SECOND)]
+    pub tenant_manage_per_second: NonZeroU32,
 }
 
 /// Far more than people and programs that provision do, and few enough that the
 /// history of limits grows by no more than a few gigabytes a day.
 pub const MANAGE_PER_SECOND: NonZeroU32 = NonZeroU32::MIN.saturating_add(99);
+
+/// More than a customer's people and programs do. One who changed limits 100 times a second,
+/// beside his pages, made the posts of others twice as slow.
+const TENANT_MANAGE_PER_SECOND: NonZeroU32 = NonZeroU32::MIN.saturating_add(19);
+
+impl Default for ManageConfig {
+    fn default() -> Self {
+        Self {
+            manage_per_second: MANAGE_PER_SECOND,
+            tenant_manage_per_second: TENANT_MANAGE_PER_SECOND,
+        }
+    }
+}
+
+impl ManageConfig {
+    /// What is counted by it.
+    #[must_use]
+    pub fn rates(&self) -> ManageRates {
+        let all = self.manage_per_second;
+        ManageRates::new(all).of_others(self.tenant_manage_per_second.min(all))
+    }
+}
 
 /// How much is taken in. Tenants and tiers can have an `ingest_per_second` of
 /// their own.

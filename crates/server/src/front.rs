@@ -1,6 +1,5 @@
 //! What answers HTTP: the API and the dashboard over one service.
 
-use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use axum::Router;
@@ -17,7 +16,7 @@ use crate::edge::Mint;
 use crate::pages::{self, Pages, PagesOptions};
 use crate::parts::Parts;
 use crate::portal::Portal;
-use crate::service::rate::IngestRates;
+use crate::service::rate::{IngestRates, ManageRates};
 use crate::service::secrets::Signing;
 use crate::service::{Books, Intake, Registers, Service, Tenancy};
 
@@ -27,8 +26,8 @@ pub struct FrontOptions<'a> {
     pub key: &'a SecretString,
     /// What seals secrets.
     pub vault: Arc<dyn Vault>,
-    /// Management calls that each tenant makes a second.
-    pub manage_per_second: NonZeroU32,
+    /// Management calls that tenants make.
+    pub manage: ManageRates,
     /// What links to pages begin with.
     pub public_url: Option<PublicUrl>,
     /// How pages by link look, and who may frame them.
@@ -67,12 +66,7 @@ impl Front {
             .found_at(options.public_url);
         let (vault, target) = (options.vault, options.target);
         let service = service(parts, options.intake, mint, target, vault);
-        let app = App::new(
-            service,
-            tenancy,
-            Arc::clone(&gate),
-            options.manage_per_second,
-        );
+        let app = App::new(service, tenancy, Arc::clone(&gate), options.manage);
         let looks = PagesOptions {
             portal: options.portal,
             shutdown: options.shutdown,

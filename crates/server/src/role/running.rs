@@ -22,7 +22,7 @@ use super::config::RoleConfig;
 use super::listeners::{Listeners, MetricsAt};
 use super::loops::Loops;
 use super::ready::Ready;
-use crate::config::MANAGE_PER_SECOND;
+use crate::config::ManageConfig;
 use crate::edge::{self, Mint};
 use crate::front::{self, Front, FrontOptions};
 use crate::health::{self, Audience, Health};
@@ -263,10 +263,11 @@ impl Starting<'_> {
 
     /// Returns the pages, for whoever makes links to them.
     fn serve_api(&self, loops: &mut Loops, api: Api, entrance: Entrance) -> Pages {
-        let manage = self.config.api.as_ref();
+        let manage =
+            (self.config.api.as_ref()).map_or_else(ManageConfig::default, |api| api.manage);
         let options = FrontOptions {
             key: &api.key,
-            manage_per_second: manage.map_or(MANAGE_PER_SECOND, |api| api.manage_per_second),
+            manage: manage.rates(),
             public_url: self.config.links.public_url.clone(),
             portal: api.portal,
             vault: self.vault(),

@@ -76,6 +76,13 @@ impl ManageRates {
         Self(IngestRates::new(IngestLimit(per_second)))
     }
 
+    /// With another rate for all but the default tenant, whose keys are the installation's
+    /// own.
+    #[must_use]
+    pub fn of_others(self, per_second: NonZeroU32) -> Self {
+        Self(self.0.of_others(IngestLimit(per_second)))
+    }
+
     /// Takes one call of a tenant's.
     pub fn take(&self, tenant: TenantId) -> Result<(), ServiceError> {
         let limit = None;
@@ -244,6 +251,11 @@ mod tests {
         };
         assert_eq!(rates.take(other), Ok(()));
         tokio::time::advance(retry_after).await;
+        assert_eq!(rates.take(DEFAULT_TENANT), Ok(()));
+        let rates = ManageRates::new(limit(3).0).of_others(limit(1).0);
+        assert_eq!(rates.take(other), Ok(()));
+        assert!(rates.take(other).is_err(), "a second");
+        assert_eq!(rates.take(DEFAULT_TENANT), Ok(()));
         assert_eq!(rates.take(DEFAULT_TENANT), Ok(()));
     }
 

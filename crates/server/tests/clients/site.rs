@@ -68,6 +68,7 @@ impl Site {
             .env("PACELINE_API_KEY", KEY)
             // A test of conformance is not one of rates.
             .env("PACELINE_MANAGE_PER_SECOND", "1000000")
+            .env("PACELINE_TENANT_MANAGE_PER_SECOND", "1000000")
             .args(["--log", "warn", "serve", "--allow-http"])
             .args(["--allow-networks", "localhost:*"])
             .args(["--listen", &format!("127.0.0.1:{port}")])

@@ -16,6 +16,7 @@ use server::edge::Mint;
 use server::front::{self, Front, FrontOptions};
 use server::parts::Stored;
 use server::portal::Portal;
+use server::service::rate::ManageRates;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tower::ServiceExt;
 
@@ -71,7 +72,7 @@ impl World {
             tokio::spawn(one.run(stop.clone()));
         }
         let options = FrontOptions {
-            manage_per_second: server::config::MANAGE_PER_SECOND,
+            manage: ManageRates::new(server::config::MANAGE_PER_SECOND),
             public_url,
             portal,
             key: &SecretString::from(ADMIN),

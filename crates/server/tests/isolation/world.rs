@@ -41,6 +41,7 @@ use server::parts::Parts;
 use server::portal::Portal;
 use server::router::{self, Routing};
 use server::service::rate::IngestRates;
+use server::service::rate::ManageRates;
 use server::service::secrets::Signing;
 use server::service::{Books, Intake, Registers, Service, Tenancy};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -296,7 +297,8 @@ impl Installation {
             Policy::default(),
             signing,
         );
-        let app = App::new(service, tenancy, gate, server::config::MANAGE_PER_SECOND);
+        let rates = ManageRates::new(server::config::MANAGE_PER_SECOND);
+        let app = App::new(service, tenancy, gate, rates);
         let looks = PagesOptions {
             portal: Portal::default(),
             shutdown: stop.clone(),

@@ -35,6 +35,7 @@ use server::edge::Mint;
 use server::managed::ManagedDestinations;
 use server::parts::Reading;
 use server::service::rate::IngestRates;
+use server::service::rate::ManageRates;
 use server::service::secrets::{DEFAULT_OVERLAP, Signing};
 use server::service::{Books, Intake, Registers, Service, Tenancy};
 use tower::ServiceExt;
@@ -102,7 +103,7 @@ impl World {
             service.clone(),
             tenancy,
             gate,
-            server::config::MANAGE_PER_SECOND,
+            ManageRates::new(server::config::MANAGE_PER_SECOND),
         ));
         Self {
             store,

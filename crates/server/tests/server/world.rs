@@ -28,6 +28,7 @@ use server::api::{self, App};
 use server::edge::Mint;
 use server::parts::Reading;
 use server::service::rate::IngestRates;
+use server::service::rate::ManageRates;
 use server::service::secrets::Signing;
 use server::service::{Books, Intake, Registers, Service, Tenancy};
 use tokio_util::sync::CancellationToken;
@@ -142,7 +143,12 @@ impl World {
             store: fake,
             operations,
             schedule,
-            router: api::router(App::new(service, tenancy, gate, NonZeroU32::MAX)),
+            router: api::router(App::new(
+                service,
+                tenancy,
+                gate,
+                ManageRates::new(NonZeroU32::MAX),
+            )),
             _ingest: stop.drop_guard(),
         }
     }

@@ -73,6 +73,7 @@ impl Site {
         let mut command = paceline(folder.path(), KEY);
         command
             .env("PACELINE_MANAGE_PER_SECOND", "1000000")
+            .env("PACELINE_TENANT_MANAGE_PER_SECOND", "1000000")
             .env("PACELINE_METRICS_TOP", "100")
             .env("PACELINE_PUBLIC_URL", public(port))
             .args(["--log", "info", "serve", "--allow-http"])
