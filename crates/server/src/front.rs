@@ -135,12 +135,19 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
+    use crate::config::ManageConfig;
     use crate::service::rate::Limited;
 
     #[derive(Parser)]
     struct Asked {
         #[command(flatten)]
         ingest: IngestConfig,
+    }
+
+    #[derive(Parser)]
+    struct Managed {
+        #[command(flatten)]
+        manage: ManageConfig,
     }
 
     /// Of the default tenant, and of another.
@@ -151,6 +158,20 @@ mod tests {
             let limit = None;
             rates.standing(Limited { tenant, limit }).limit
         })
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_tenant_makes_a_part_of_the_calls_that_the_installation_may() {
+        let other = TenantId(Uuid::from_u128(9));
+        let at_once = |arguments: &[&str]| {
+            let arguments = ["paceline"].iter().chain(arguments);
+            let rates = Managed::parse_from(arguments).manage.rates();
+            [DEFAULT_TENANT, other]
+                .map(|tenant| (0..200).filter(|_| rates.take(tenant).is_ok()).count())
+        };
+        assert_eq!(at_once(&[]), [100, 20]);
+        assert_eq!(at_once(&["--tenant-manage-per-second", "50"]), [100, 50]);
+        assert_eq!(at_once(&["--manage-per-second", "5"]), [5, 5]);
     }
 
     #[test]

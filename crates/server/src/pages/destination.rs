@@ -291,7 +291,7 @@ pub(super) async fn filled(
         chart,
         outcomes: outcomes::draw(pages, id, (beside.over, now)).await?,
         overs: outcomes::ALL,
-        statistics: statistics::lines(&service.statistics_until(id, now).await?),
+        statistics: statistics::lines(&service.statistics_at(id, now).await?),
         latency: latency::draw(pages, id, now).await?,
         size: format!("0 0 {} {}", chart::WIDTH, chart::HEIGHT),
         problem,

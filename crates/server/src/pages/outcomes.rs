@@ -140,7 +140,7 @@ fn drawn(
     }
     let mut sum = Tally::default();
     let mut rows = Vec::new();
-    for (from, tally) in bars.range(since..) {
+    for (from, tally) in bars.range(since..end) {
         sum += *tally;
         let bar = Bar::of(*from, tally);
         let x = from.since(since).as_secs_f64() / length * WIDTH;

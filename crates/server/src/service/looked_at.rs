@@ -1,8 +1,8 @@
 //! Whose changes were looked at a moment ago, in this process.
 //!
 //! A change that the store has marked is found by the sweep; that the scheduler is woken
-//! as well saves the moment until then. A tenant that changes a destination a hundred times
-//! a second would have it run as often, each time a transaction for nothing.
+//! as well saves the moment until then. Whoever changes a destination a hundred times a
+//! second would have it run as often, each time a transaction for nothing.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;

@@ -65,7 +65,7 @@ pub struct RateStanding {
     pub full_after: Duration,
 }
 
-/// How many management calls each tenant makes: what changes a destination or its
+/// How many management calls each tenant makes, the default one apart: what changes a destination or its
 /// limits is kept for ever, or for months, and shared locks are taken for it.
 pub struct ManageRates(IngestRates);
 

@@ -41,11 +41,11 @@ impl Service {
     pub async fn statistics(&self, id: DestinationId) -> Result<Statistics, ServiceError> {
         (self.reading.catalog).destination(self.tenant, id).await?;
         let now = self.reading.overview.now().await?;
-        self.statistics_until(id, now).await
+        self.statistics_at(id, now).await
     }
 
-    /// The same up to this time, where it is known whose the destination is.
-    pub async fn statistics_until(
+    /// The same back from this time, where it is known whose the destination is.
+    pub(crate) async fn statistics_at(
         &self,
         id: DestinationId,
         now: Timestamp,

@@ -81,6 +81,19 @@ impl Attacker {
         Ok(made)
     }
 
+    /// Deletes what is there, however often it has to ask for that.
+    pub(super) async fn deleted(&self, path: &str) -> anyhow::Result<()> {
+        let mut client = self.client().await?;
+        loop {
+            let (status, _) = client.answer("DELETE", path, "").await?;
+            if status != StatusCode::TOO_MANY_REQUESTS {
+                ensure!(status.is_success(), "not deleted: {status}");
+                return Ok(());
+            }
+            sleep(Duration::from_millis(100)).await;
+        }
+    }
+
     /// The cookies of so many sessions.
     pub(super) async fn sessions(&self, count: usize) -> anyhow::Result<Vec<String>> {
         let mut cookies = Vec::with_capacity(count);

@@ -220,7 +220,7 @@ pub(super) fn deletions(attacker: &Attacker, underway: &mut Underway) {
                 let path = format!("/v1/destinations/{id}");
                 let pile = for_each(&[id], PILE);
                 attacker.accepted(&pile, PILE).await?;
-                attacker.client().await?.send("DELETE", &path, "").await
+                attacker.deleted(&path).await
             }
         });
     }
