@@ -420,7 +420,10 @@ impl Service {
     }
 
     /// One that has been read already, and is the tenant's.
-    pub(crate) async fn described(&self, destination: Destination) -> Result<Described, ServiceError> {
+    pub(crate) async fn described(
+        &self,
+        destination: Destination,
+    ) -> Result<Described, ServiceError> {
         let mut shown = self.signing.secrets.shown(&[destination.id]).await?;
         Ok(self.describing(destination, shown.pop().unwrap_or_default()))
     }

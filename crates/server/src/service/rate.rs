@@ -65,8 +65,9 @@ pub struct RateStanding {
     pub full_after: Duration,
 }
 
-/// How many management calls each tenant makes, the default one apart: what changes a destination or its
-/// limits is kept for ever, or for months, and shared locks are taken for it.
+/// How many management calls each tenant makes, the default one apart: what changes a
+/// destination or its limits is kept for ever, or for months, and shared locks are taken
+/// for it.
 pub struct ManageRates(IngestRates);
 
 impl ManageRates {

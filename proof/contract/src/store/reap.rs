@@ -230,7 +230,11 @@ pub async fn permits_and_starts_that_are_over_can_be_looked_for_alone(world: &Wo
     world.start(worker, &permits[..1]).await;
     let deleted = world.destination().unlimited().create().await;
     world.accept(deleted, 3).await;
-    (world.catalog.delete_destination(DEFAULT_TENANT, deleted).await).unwrap();
+    world
+        .catalog
+        .delete_destination(DEFAULT_TENANT, deleted)
+        .await
+        .unwrap();
     world.pass_until(permits[1].deadline).await;
     let rules = ReapRules {
         permit_grace: Duration::ZERO,
