@@ -104,7 +104,8 @@ pub struct HttpOptions {
     pub extra_roots: Vec<CertificateDer<'static>>,
     /// Idle connections kept for one destination.
     pub max_idle_per_destination: usize,
-    /// Idle connections kept in all. Each holds one file descriptor.
+    /// Idle connections kept in all. Each holds one file descriptor and a KiB of memory,
+    /// over TLS what that needs besides.
     pub max_idle: usize,
     /// How long a connection may be idle. Below the keep-alive of common
     /// servers and load balancers (60 to 75 s), so that we are the one who
@@ -126,7 +127,7 @@ impl Default for HttpOptions {
             http2: false,
             extra_roots: Vec::new(),
             max_idle_per_destination: 64,
-            max_idle: 4096,
+            max_idle: 16_384,
             max_idle_age: Duration::from_secs(30),
             max_age: Duration::from_secs(300),
         }
@@ -209,7 +210,7 @@ impl HttpSender {
     async fn reuse(&self, key: &Key) -> Option<Connection> {
         let mut turned = false;
         loop {
-            let mut connection = self.connections.take(key)?;
+            let mut connection = self.connections.take(key)?.wake().await?;
             if !turned {
                 // One turn of the runtime, in which it learns of the closes that
                 // the kernel knows of already (but for one that another thread

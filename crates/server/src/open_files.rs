@@ -20,10 +20,7 @@ pub fn raise_limit() {
 /// are left to all else.
 #[must_use]
 pub fn room_for(wanted: usize) -> usize {
-    let limit = getrlimit(Resource::Nofile).current;
-    let half = limit.map_or(usize::MAX, |limit| {
-        usize::try_from(limit / 2).unwrap_or(usize::MAX)
-    });
+    let half = part(2);
     if half < wanted {
         tracing::warn!(
             wanted,
@@ -32,6 +29,20 @@ pub fn room_for(wanted: usize) -> usize {
         );
     }
     wanted.min(half)
+}
+
+/// The same of connections to receivers that nobody uses, which get a quarter: those in use,
+/// and who asks for something, need the rest.
+#[must_use]
+pub fn room_for_idle(wanted: usize) -> usize {
+    wanted.min(part(4))
+}
+
+/// One of so many equal parts of the files that this process may have open.
+fn part(parts: u64) -> usize {
+    (getrlimit(Resource::Nofile).current).map_or(usize::MAX, |limit| {
+        usize::try_from(limit / parts).unwrap_or(usize::MAX)
+    })
 }
 
 #[cfg(test)]
@@ -43,5 +54,11 @@ mod tests {
         raise_limit();
         let limit = getrlimit(Resource::Nofile);
         assert_eq!(limit.current, limit.maximum);
+    }
+
+    #[test]
+    fn idle_connections_leave_files_for_all_else() {
+        assert_eq!(room_for_idle(1), 1);
+        assert!(room_for_idle(usize::MAX) <= room_for(usize::MAX));
     }
 }

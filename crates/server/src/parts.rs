@@ -23,7 +23,7 @@ use crate::config::{
     ConfigError, Database, QueueConfig, QueuePlace, ScheduleConfig, SchedulePlace, SecretUrl,
     StoreConfig, TargetConfig,
 };
-use crate::edge;
+use crate::{edge, open_files};
 
 /// How many permit groups an in-process queue holds.
 const IN_PROCESS_QUEUE: usize = 65_536;
@@ -115,19 +115,19 @@ impl Reading {
 }
 
 impl Parts {
-    /// Dials everything; `places` are those of the worker that sends by it, if one does.
+    /// Dials everything.
     pub async fn connect(
         store: &StoreConfig,
         schedule: &ScheduleConfig,
         queue: Option<&QueueConfig>,
-        (target, places): (&TargetConfig, Option<u32>),
+        target: &TargetConfig,
     ) -> anyhow::Result<Self> {
         let Connected { stored, outbox } = connect_store(store).await?;
         let queue = match queue {
             Some(config) => Some(connect_queue(config).await?),
             None => None,
         };
-        let sender = sender(target, places)?;
+        let sender = sender(target)?;
         Ok(Self {
             reading: Reading::of(&stored, store),
             store: Arc::clone(&stored) as _,
@@ -334,37 +334,20 @@ fn post(mail: Option<Mail>, sender: Arc<dyn Sender>) -> Arc<dyn Post> {
     Arc::new(PostOffice::new(mail, sender, edge::now))
 }
 
-/// Idle connections that are kept for each place of a worker: one that a request is sent
-/// over, and one that is made ready meanwhile for a permit that waits for a place.
-const KEPT_FOR_A_PLACE: usize = 2;
-
-/// Idle connections that are kept however few places there are: a few places serve hundreds
-/// of receivers in turn, and each of these would be dialled anew for every request.
-const KEPT_AT_LEAST: usize = 512;
-
-/// How many idle connections are kept: as many as a worker with these places can use at once
-/// or in turn, and no more than a sender keeps in any case.
-fn kept(places: Option<u32>) -> usize {
-    let most = HttpOptions::default().max_idle;
-    let places = places.and_then(|places| usize::try_from(places).ok());
-    places.map_or(most, |places| {
-        (places * KEPT_FOR_A_PLACE).max(KEPT_AT_LEAST).min(most)
-    })
-}
-
-fn sender(config: &TargetConfig, places: Option<u32>) -> Result<Arc<HttpSender>, ConfigError> {
+fn sender(config: &TargetConfig) -> Result<Arc<HttpSender>, ConfigError> {
     let dial: Arc<dyn Dial> = match config.proxy()? {
         Some(proxy) => Arc::new(DialThrough::new(proxy)),
         None => Arc::new(DialDirect),
     };
+    let usual = HttpOptions::default();
     let sender = HttpSender::new(HttpOptions {
         policy: config.policy(),
         dial,
         origin: config.handshake_origin.clone(),
         signature_prefix: config.signature.signature_prefix,
-        max_idle: kept(places),
+        max_idle: open_files::room_for_idle(usual.max_idle),
         http2: config.http2,
-        ..HttpOptions::default()
+        ..usual
     });
     if let Err(error) = sender.check_tls() {
         // Not fatal: a closed network may have plain http destinations only.
@@ -416,15 +399,7 @@ mod tests {
             queue_type: QueueType::default(),
         };
         let target = TargetConfig::default();
-        (Parts::connect(&store, &schedule, Some(&queue), (&target, None)).await).unwrap()
-    }
-
-    #[test]
-    fn a_worker_keeps_as_many_connections_as_it_can_use_at_once_or_in_turn() {
-        let of = [16, 256, 1_024].map(|places| kept(Some(places)));
-        assert_eq!(of, [512, 512, 2_048]);
-        let most = HttpOptions::default().max_idle;
-        assert_eq!([None, Some(65_536)].map(kept), [most; 2]);
+        (Parts::connect(&store, &schedule, Some(&queue), &target).await).unwrap()
     }
 
     #[tokio::test]

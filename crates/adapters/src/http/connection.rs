@@ -9,13 +9,19 @@ use http::{Request, Response};
 use hyper::body::{Body as _, Incoming};
 use tokio::time::Instant;
 
-use super::http1::Http1;
+use super::http1::{Http1, Resting};
 use super::http2::{Answering, Multiplexed, Place};
 use super::metered::Meter;
 use super::stream::Stream;
 
 pub(super) enum Connection {
     Http1(Http1),
+    Http2(Place),
+}
+
+/// One that nobody uses.
+pub(super) enum AtRest {
+    Http1(Resting),
     Http2(Place),
 }
 
@@ -75,6 +81,14 @@ impl Connection {
         (whole || self.shared().is_some()) && self.is_ready().await
     }
 
+    /// Until it is needed again. `None` if it has ended meanwhile.
+    pub(super) fn rest(self) -> Option<AtRest> {
+        match self {
+            Self::Http1(connection) => connection.rest().map(AtRest::Http1),
+            Self::Http2(place) => Some(AtRest::Http2(place)),
+        }
+    }
+
     /// An exchange that began then has had no answer in time.
     pub(super) fn timed_out(&self, began_at: Instant) {
         if let Self::Http2(place) = self {
@@ -94,6 +108,17 @@ impl Connection {
         match self {
             Self::Http1(_) => None,
             Self::Http2(place) => Some(place.shared()),
+        }
+    }
+}
+
+impl AtRest {
+    /// The connection, which may have ended meanwhile: to be asked whether it is ready.
+    /// Waits for nothing.
+    pub(super) async fn wake(self) -> Option<Connection> {
+        match self {
+            Self::Http1(resting) => resting.wake().await.ok().map(Connection::Http1),
+            Self::Http2(place) => Some(Connection::Http2(place)),
         }
     }
 }

@@ -25,7 +25,7 @@ use engine::recent::Recent;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::connection::Connection;
+use super::connection::{AtRest, Connection};
 use super::endpoint::Scheme;
 use super::http2::Multiplexed;
 use super::pool::{Key, Pool, PoolLimits, Returned};
@@ -57,7 +57,7 @@ pub(super) type Dialled = Result<Connection, SendError>;
 /// Idle connections, and lines for new ones.
 pub(super) struct Connections {
     limits: PoolLimits,
-    pool: Mutex<Pool<Connection>>,
+    pool: Mutex<Pool<AtRest>>,
     lines: Mutex<HashMap<Key, Line<Connection>>>,
     /// Those with places, as long as somebody holds them. Locked before the pool.
     shared: Mutex<HashMap<Key, Vec<Weak<Multiplexed>>>>,
@@ -114,7 +114,7 @@ impl Connections {
     }
 
     /// The one that became idle last, or a place beside others.
-    pub(super) fn take(&self, key: &Key) -> Option<Connection> {
+    pub(super) fn take(&self, key: &Key) -> Option<AtRest> {
         let now = Instant::now();
         let (taken, closing) = lock(&self.pool).take(key, now);
         drop(closing); // after the lock: closing sockets takes time
@@ -125,7 +125,7 @@ impl Connections {
         let mut young = (known.iter().filter_map(Weak::upgrade))
             .filter(|shared| now < shared.opened_at + self.limits.age);
         let place = young.find_map(|shared| shared.place())?;
-        Some(Connection::Http2(place))
+        Some(AtRest::Http2(place))
     }
 
     /// Closes those that have been idle for too long, and forgets old failures and
@@ -204,9 +204,13 @@ impl Connections {
 
     /// Nobody waits for it. It is idle, unless others have places on it and hold it.
     fn rest(&self, key: &Key, returned: Returned<Connection>) {
+        let with_others = returned.connection.shared().cloned();
+        let Some(returned) = returned.at_rest() else {
+            return;
+        };
         // Of the last two that come back at once one has to be the last: under the lock.
         let shared = lock(&self.shared);
-        let is_held = (returned.connection.shared()).is_some_and(|shared| shared.taken() > 1);
+        let is_held = with_others.is_some_and(|shared| shared.taken() > 1);
         let closing = match is_held {
             true => {
                 drop(returned); // which closes nothing
@@ -392,6 +396,17 @@ impl<C> Line<C> {
         self.under_way == 0
             && self.waiting.iter().all(oneshot::Sender::is_closed)
             && self.untold.iter().all(is_old)
+    }
+}
+
+impl Returned<Connection> {
+    /// `None` if it has ended meanwhile.
+    fn at_rest(self) -> Option<Returned<AtRest>> {
+        Some(Returned {
+            connection: self.connection.rest()?,
+            opened_at: self.opened_at,
+            keep_alive: self.keep_alive,
+        })
     }
 }
 

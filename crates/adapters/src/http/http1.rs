@@ -5,8 +5,9 @@
 //! future is polled by whoever waits for the connection. So there is no task
 //! to leak, dropping the connection closes the socket there and then, a
 //! request is on the wire without a hop to another thread, and an idle
-//! connection costs its memory and nothing else. What a receiver sends to an
-//! idle connection stays in the kernel, unread.
+//! connection costs its memory and nothing else: hyper's, 36 KiB of buffers, is let
+//! go of meanwhile. What a receiver sends to an idle connection stays in the kernel,
+//! unread.
 
 use std::error::Error;
 use std::future::poll_fn;
@@ -38,31 +39,62 @@ pub(super) struct Http1 {
     meter: Meter,
     requests: http1::SendRequest<Full<Bytes>>,
     /// `None` once it has ended: a future must not be polled after that.
-    driver: Option<Pin<Box<Driver>>>,
+    driver: Option<Box<Driver>>,
     pub(super) opened_at: Instant,
+}
+
+/// What is left of one that nobody uses: the socket and what counts its bytes.
+pub(super) struct Resting {
+    stream: TokioIo<Metered>,
+    meter: Meter,
+    opened_at: Instant,
+}
+
+impl Resting {
+    /// The connection, as far as is known: to be asked whether it is ready. Waits for
+    /// nothing.
+    pub(super) async fn wake(self) -> Result<Http1, hyper::Error> {
+        let (requests, driver) = http1::Builder::new()
+            .max_headers(MAX_HEADERS)
+            .max_header_size(MAX_HEAD_BYTES)
+            .max_buf_size(MAX_HEAD_BYTES)
+            .handshake(self.stream)
+            .await?;
+        Ok(Http1 {
+            meter: self.meter,
+            requests,
+            driver: Some(Box::new(driver)),
+            opened_at: self.opened_at,
+        })
+    }
 }
 
 impl Http1 {
     /// A connection that is ready for its first request.
     pub(super) async fn open(stream: Stream) -> Result<Self, hyper::Error> {
         let (stream, meter) = Metered::new(stream);
-        let (requests, driver) = http1::Builder::new()
-            .max_headers(MAX_HEADERS)
-            .max_header_size(MAX_HEAD_BYTES)
-            .max_buf_size(MAX_HEAD_BYTES)
-            .handshake(TokioIo::new(stream))
-            .await?;
-        let mut connection = Self {
+        let opened = Resting {
+            stream: TokioIo::new(stream),
             meter,
-            requests,
-            driver: Some(Box::pin(driver)),
             opened_at: Instant::now(),
         };
+        let mut connection = opened.wake().await?;
         let Self {
             requests, driver, ..
         } = &mut connection;
         drive(driver, requests.ready()).await?;
         Ok(connection)
+    }
+
+    /// One that was ready, until it is needed. `None` if it has ended, or something came
+    /// that nobody had asked for.
+    pub(super) fn rest(self) -> Option<Resting> {
+        let left = (*self.driver?).into_parts();
+        left.read_buf.is_empty().then(|| Resting {
+            stream: left.io,
+            meter: self.meter,
+            opened_at: self.opened_at,
+        })
     }
 
     /// Sends the request, telling when it left, and waits for the response's head.
@@ -116,7 +148,7 @@ impl Http1 {
 
 /// Waits for something that the connection brings about, driving it meanwhile.
 /// When the connection ends, hyper resolves what was waited for.
-async fn drive<F: Future>(driver: &mut Option<Pin<Box<Driver>>>, wanted: F) -> F::Output {
+async fn drive<F: Future>(driver: &mut Option<Box<Driver>>, wanted: F) -> F::Output {
     let mut wanted = pin!(wanted);
     poll_fn(|context| {
         poll_driver(driver, context);
@@ -127,9 +159,9 @@ async fn drive<F: Future>(driver: &mut Option<Pin<Box<Driver>>>, wanted: F) -> F
 
 /// How the connection ended is not kept: the exchange in flight is told, and
 /// an idle connection is only dropped.
-fn poll_driver(driver: &mut Option<Pin<Box<Driver>>>, context: &mut Context<'_>) {
+fn poll_driver(driver: &mut Option<Box<Driver>>, context: &mut Context<'_>) {
     if let Some(running) = driver
-        && running.as_mut().poll(context).is_ready()
+        && Pin::new(running).poll(context).is_ready()
     {
         *driver = None;
     }

@@ -119,8 +119,7 @@ impl Ready {
 /// Dials everything; where people read, with connections of their own for it.
 async fn connect(config: &RoleConfig) -> anyhow::Result<Parts> {
     let (schedule, queue) = (&config.schedule, config.queue.as_ref());
-    let places = config.worker.map(|worker| worker.worker_places);
-    let target = (&config.target, places);
+    let target = &config.target;
     if config.api.is_none() {
         return Parts::connect(&config.store, schedule, queue, target).await;
     }

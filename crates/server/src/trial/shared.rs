@@ -108,7 +108,7 @@ impl SharedParts {
         };
         crate::parts::migrate(&store).await?;
         let target = TargetConfig::this_host();
-        Parts::connect(&store, &schedule, Some(&queue), (&target, None)).await
+        Parts::connect(&store, &schedule, Some(&queue), &target).await
     }
 
     /// The same keys as the processes have.

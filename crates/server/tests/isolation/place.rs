@@ -50,7 +50,7 @@ impl Place {
         parts::migrate(&store).await.unwrap();
         let target = TargetConfig::default();
         let [store, reading] = store.divided();
-        let parts = Parts::connect(&store, &schedule, None, (&target, None)).await;
+        let parts = Parts::connect(&store, &schedule, None, &target).await;
         parts.unwrap().read_apart(&reading).await.unwrap()
     }
 }

@@ -112,7 +112,7 @@ impl Wire {
 
     /// The idle connection, if the sender would use it again.
     pub(in super::super) async fn reuse(&self) -> Option<Box<Exchange>> {
-        let mut connection = self.connections.take(&self.key)?;
+        let mut connection = self.connections.take(&self.key)?.wake().await?;
         let ready = connection.is_ready().await;
         ready.then(|| Box::new(self.exchange(connection)))
     }
