@@ -34,7 +34,8 @@ const LEAST: u32 = 10;
 pub struct ReaperOptions {
     /// Between two runs.
     pub every: Duration,
-    /// From one run that goes through everything to the next, once nothing is left.
+    /// From one run that goes through everything to the next, if it has found nothing. While
+    /// there is something, all runs do: little at a time is felt less by those beside it.
     pub everything_every: Duration,
     /// How old a start may be while its worker lives: the longest request and
     /// ten seconds.
@@ -142,8 +143,8 @@ impl Reaper {
                     return self.has_failed(problem);
                 }
                 let may_be_more = reaped.is_full(limit);
-                let is_done = !may_be_more && reaped.put_off.is_empty();
-                if rules.everything && is_done {
+                let has_found = may_be_more || reaped.cancelled > 0 || reaped.expired > 0;
+                if rules.everything && !has_found && reaped.put_off.is_empty() {
                     self.everything_from = now + self.options.everything_every;
                 }
                 may_be_more

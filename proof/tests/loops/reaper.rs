@@ -156,6 +156,15 @@ async fn what_no_limit_waits_for_is_gone_through_once_a_second() {
     world.store.reap.answers(|_| Ok(Reaped::default()));
     reap_for(&mut reaper, ms(500)).await;
     assert_eq!(everything()[10..], [true, false]);
+    // While there is any, little at a time.
+    world.store.reap.answers(|_| {
+        Ok(Reaped {
+            cancelled: 1,
+            ..Reaped::default()
+        })
+    });
+    reap_for(&mut reaper, ms(1_250)).await;
+    assert_eq!(everything()[12..], [false, false, true, true, true]);
 }
 
 /// Parts of the pass were committed before the store went away.

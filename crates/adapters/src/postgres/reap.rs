@@ -44,7 +44,14 @@ pub(super) async fn reap(
 ) -> Result<Reaped, StoreError> {
     let mut reaped = Reaped::default();
     let mut wakes = Wakes::default();
-    for part in Part::of(rules) {
+    let over = match retried(|| look(pool, rules)).await {
+        Ok(over) => over,
+        // Each part looks for itself, in its own time.
+        Err(failure) if failure.is_of_its_own() => Over::UNKNOWN,
+        Err(failure) => return reaped.cut_short_by(failure.into()),
+    };
+    let wanted = |part: &&Part| over.wants(**part);
+    for part in Part::of(rules).iter().filter(wanted) {
         match retried(|| in_bound(pool, *part, rules, limit)).await {
             Ok(done) => {
                 for destination in &done.freed {
@@ -128,6 +135,80 @@ impl Part {
     }
 }
 
+/// What limits wait for, and whether any of it is there.
+struct Over {
+    permits: bool,
+    starts: bool,
+}
+
+impl Over {
+    const UNKNOWN: Self = Self {
+        permits: true,
+        starts: true,
+    };
+
+    const fn wants(&self, part: Part) -> bool {
+        match part {
+            Part::Permits => self.permits,
+            Part::Starts => self.starts,
+            _ => true,
+        }
+    }
+}
+
+/// Looks for all that [`Part::URGENT`] would find, by one statement that needs no transaction:
+/// most passes find nothing.
+async fn look(pool: &PgPool, rules: &ReapRules) -> Result<Over, Failure> {
+    let (permits, starts) = sqlx::query_as(AssertSqlSafe(of_start(&of_permit(LOOK, "$3"))))
+        .bind(micros(rules.start_timeout))
+        .bind(micros(rules.heartbeat_timeout))
+        .bind(micros(rules.permit_grace))
+        .fetch_one(pool)
+        .await?;
+    Ok(Over { permits, starts })
+}
+
+const LOOK: &str = "-- reap: look
+    with clock as materialized (select clock_timestamp() as now),
+    lapsed as materialized (
+        {lapsed}
+    )
+    select coalesce(bool_or({permit_is_over}), false),
+        coalesce(bool_or(a.state = 'started' and {start_is_over}), false) or exists (
+            select from deliveries a where a.carried_by is not null and {start_is_over}
+        )
+    from deliveries a where a.permit is not null and a.carried_by is null";
+
+/// Whether what is held is a permit that nobody may use any more.
+const PERMIT_IS_OVER: &str = "a.state = 'admitted'
+                and a.deadline < (select now from clock)
+                    - {grace}::bigint * interval '1 microsecond'";
+
+/// Whether what has started may have been left alone: longer ago than `$1`, or by a worker
+/// that has been silent for longer than `$2`.
+const START_IS_OVER: &str = "(
+                    a.claimed_at < (select now from clock) - $1::bigint * interval '1 microsecond'
+                    or a.worker_id = any ((select ids from lapsed)::uuid[])
+                )";
+
+/// Workers that are silent. What went longer ago has no start that is not too old as well.
+const LAPSED: &str = "select coalesce(array_agg(w.id), '{}') as ids from workers w
+        where w.seen_at < (select now from clock) - $2::bigint * interval '1 microsecond'
+            and w.seen_at > (select now from clock) - $1::bigint * interval '1 microsecond'
+                - $2::bigint * interval '1 microsecond' - interval '1 minute'";
+
+/// The statement, with the grace of a permit bound there.
+fn of_permit(statement: &str, grace: &str) -> String {
+    let text = statement.replace("{permit_is_over}", PERMIT_IS_OVER);
+    text.replace("{grace}", grace)
+}
+
+/// The statement, with what is known of starts.
+fn of_start(statement: &str) -> String {
+    let text = statement.replace("{start_is_over}", START_IS_OVER);
+    text.replace("{lapsed}", LAPSED)
+}
+
 /// What one part did.
 #[derive(Default)]
 struct Done {
@@ -179,14 +260,12 @@ async fn expire_permits(
     rules: &ReapRules,
     limit: u32,
 ) -> Result<Done, Failure> {
-    let expired: Vec<Uuid> = sqlx::query_scalar(
+    let expired: Vec<Uuid> = sqlx::query_scalar(AssertSqlSafe(of_permit(
         "-- reap: expire_permits
         with clock as materialized (select clock_timestamp() as now),
         locked as materialized (
             select a.id from deliveries a
-            where a.permit is not null and a.carried_by is null
-                and a.state = 'admitted'
-                and a.deadline < (select now from clock) - $1::bigint * interval '1 microsecond'
+            where a.permit is not null and a.carried_by is null and {permit_is_over}
             order by a.deadline
             limit $2
             for update skip locked
@@ -197,7 +276,8 @@ async fn expire_permits(
         from locked l
         where a.id = any (array[l.id])
         returning a.destination_id",
-    )
+        "$1",
+    )))
     .bind(micros(rules.permit_grace))
     .bind(i64::from(limit))
     .fetch_all(connection)
@@ -270,26 +350,17 @@ const GIVE_UP_STARTS: &str = "-- reap: give_up_starts
         select coalesce(array_agg(w.id), '{}') as ids from workers w
         where w.seen_at >= (select now from clock) - $2::bigint * interval '1 microsecond'
     ),
-    -- What went longer ago has no start that is not too old as well.
     lapsed as materialized (
-        select coalesce(array_agg(w.id), '{}') as ids from workers w
-        where w.seen_at < (select now from clock) - $2::bigint * interval '1 microsecond'
-            and w.seen_at > (select now from clock) - $1::bigint * interval '1 microsecond'
-                - $2::bigint * interval '1 microsecond' - interval '1 minute'
+        {lapsed}
     ),
     started as materialized (
         select x.id from (
             select a.id, a.claimed_at from deliveries a
             where a.permit is not null and a.carried_by is null and a.state = 'started'
-                and (a.claimed_at
-                        < (select now from clock) - $1::bigint * interval '1 microsecond'
-                    or a.worker_id = any ((select ids from lapsed)::uuid[]))
+                and {start_is_over}
             union all
             select a.id, a.claimed_at from deliveries a
-            where a.carried_by is not null
-                and (a.claimed_at
-                        < (select now from clock) - $1::bigint * interval '1 microsecond'
-                    or a.worker_id = any ((select ids from lapsed)::uuid[]))
+            where a.carried_by is not null and {start_is_over}
         ) x
         order by x.claimed_at, x.id
         limit $3
@@ -341,7 +412,7 @@ async fn mark_unknown(
     rules: &ReapRules,
     limit: u32,
 ) -> Result<Vec<GivenUp>, Failure> {
-    let mut rows: Vec<GivenUp> = sqlx::query_as(moving(GIVE_UP_STARTS))
+    let mut rows: Vec<GivenUp> = sqlx::query_as(moving(&of_start(GIVE_UP_STARTS)))
         .bind(micros(rules.start_timeout))
         .bind(micros(rules.heartbeat_timeout))
         .bind(i64::from(limit))

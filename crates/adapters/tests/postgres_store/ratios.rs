@@ -1,6 +1,8 @@
 //! What an event's way costs, as ratios that no clock enters: statements for
 //! each event, permits for each start, and pages as the backlog grows.
 
+use std::time::Duration;
+
 use adapters::postgres::PostgresStore;
 use bytes::Bytes;
 use domain::attempt::OutcomeKind;
@@ -10,7 +12,8 @@ use domain::permit::Permit;
 use domain::policy::LimitSettings;
 use domain::share::Room;
 use engine::ports::{
-    Acceptance, ClaimAnswer, DEFAULT_TENANT, Heartbeat, NextTry, Outcome, Run, RunResult, Store,
+    Acceptance, ClaimAnswer, DEFAULT_TENANT, HEARTBEAT_TIMEOUT, Heartbeat, NextTry, Outcome,
+    ReapRules, Reaped, Run, RunResult, Store,
 };
 use uuid::Uuid;
 
@@ -131,6 +134,25 @@ async fn a_heartbeat_is_one_statement() {
     counted.store.heartbeat(&heartbeat).await.unwrap();
     let before = counted.statements();
     counted.store.heartbeat(&heartbeat).await.unwrap();
+    assert_eq!(counted.statements() - before, 1);
+}
+
+/// An idle scheduler asks four times a second.
+#[tokio::test]
+async fn that_nothing_is_over_is_said_by_one_statement() {
+    let database = Database::create().await;
+    let counted = Counted::of(&database).await;
+    let rules = ReapRules {
+        heartbeat_timeout: HEARTBEAT_TIMEOUT,
+        start_timeout: Duration::from_secs(60),
+        permit_grace: Duration::from_millis(100),
+        everything: false,
+    };
+    // The connection's settings are no look's.
+    counted.store.accept_events(&[]).await.unwrap();
+    let before = counted.statements();
+    let reaped = counted.store.reap(&rules, 100).await.unwrap();
+    assert_eq!(reaped, Reaped::default());
     assert_eq!(counted.statements() - before, 1);
 }
 
