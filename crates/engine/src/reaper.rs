@@ -34,8 +34,9 @@ const LEAST: u32 = 10;
 pub struct ReaperOptions {
     /// Between two runs.
     pub every: Duration,
-    /// From one run that goes through everything to the next, if it has found nothing. While
-    /// there is something, all runs do: little at a time is felt less by those beside it.
+    /// From one run that goes through everything to the next, if it has cancelled and expired
+    /// nothing and no step was full. Else all runs do: little at a time is felt less by those
+    /// beside it.
     pub everything_every: Duration,
     /// How old a start may be while its worker lives: the longest request and
     /// ten seconds.

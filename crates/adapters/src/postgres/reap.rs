@@ -44,10 +44,16 @@ pub(super) async fn reap(
 ) -> Result<Reaped, StoreError> {
     let mut reaped = Reaped::default();
     let mut wakes = Wakes::default();
-    let over = match retried(|| look(pool, rules)).await {
+    let over = match look(pool, rules).await {
         Ok(over) => over,
         // Each part looks for itself, in its own time.
-        Err(failure) if failure.is_of_its_own() => Over::UNKNOWN,
+        Err(failure) if failure.is_of_its_own() => {
+            reaped.put_off.push(PutOff {
+                part: "the look for what is over",
+                problem: StoreError::from(failure).to_string(),
+            });
+            Over::UNKNOWN
+        }
         Err(failure) => return reaped.cut_short_by(failure.into()),
     };
     let wanted = |part: &&Part| over.wants(**part);
