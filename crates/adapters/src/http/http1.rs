@@ -83,15 +83,15 @@ impl Http1 {
             requests, driver, ..
         } = &mut connection;
         drive(driver, requests.ready()).await?;
+        // It may rest before anybody uses it, and not with the dialler's waker.
+        connection.is_ready().await;
         Ok(connection)
     }
 
     /// One that was ready, until it is needed. `None` if it has ended, or something came
     /// that nobody had asked for. hyper holds nothing back that it had to write: it says
     /// that it is ready once all is written, on a stream that takes several pieces at once.
-    pub(super) fn rest(mut self) -> Option<Resting> {
-        // Whoever dialled it may have left his waker.
-        poll_driver(&mut self.driver, &mut Context::from_waker(Waker::noop()));
+    pub(super) fn rest(self) -> Option<Resting> {
         let left = (*self.driver?).into_parts();
         left.read_buf.is_empty().then(|| Resting {
             stream: left.io,
