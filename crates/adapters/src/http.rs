@@ -69,7 +69,7 @@ use url::Host;
 pub use certificate::check_certificate;
 pub use connect::tls_config;
 use connect::{Connector, with_http2};
-use connection::Connection;
+use connection::AtRest;
 use connections::{Connections, Dialled, Lined};
 use endpoint::Endpoint;
 use endpoints::Endpoints;
@@ -207,10 +207,10 @@ impl HttpSender {
 
     /// An idle connection that is still ready. Those that are not are closed
     /// on the way; at most as many as one destination may have.
-    async fn reuse(&self, key: &Key) -> Option<Connection> {
+    async fn reuse(&self, key: &Key) -> Option<AtRest> {
         let mut turned = false;
         loop {
-            let mut connection = self.connections.take(key)?.wake().await?;
+            let mut connection = self.connections.take(key)?;
             if !turned {
                 // One turn of the runtime, in which it learns of the closes that
                 // the kernel knows of already (but for one that another thread

@@ -221,6 +221,7 @@ macro_rules! backlog_contract {
             a_batch_starts_once
             turning_it_on_or_off_revokes
             a_lapsed_workers_batch_becomes_unknown
+            a_batch_is_given_up_in_steps
             a_lost_batch_is_split_when_batches_are_off
             a_halved_retry_is_the_next_try
             a_late_success_of_a_batch_cancels_its_retries

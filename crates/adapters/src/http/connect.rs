@@ -16,7 +16,7 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
 use tokio_rustls::client::TlsStream;
 
-use super::connection::Connection;
+use super::connection::AtRest;
 use super::dial::Dial;
 use super::endpoint::{Endpoint, Origin, Scheme};
 use super::identities::Identities;
@@ -69,7 +69,7 @@ impl Connector {
         &self,
         endpoint: &Endpoint,
         identity: Option<&ClientIdentity>,
-    ) -> Result<Connection, SendError> {
+    ) -> Result<AtRest, SendError> {
         let origin = &endpoint.origin;
         if identity.is_some() && origin.scheme == Scheme::Http {
             let problem = "a client certificate can only be shown over https";
@@ -82,7 +82,7 @@ impl Connector {
         tcp.set_nodelay(true)
             .map_err(|error| failed("tcp", &error))?;
         let opened = match origin.scheme {
-            Scheme::Http => Connection::open(Box::new(tcp)).await,
+            Scheme::Http => AtRest::open(Box::new(tcp)).await,
             Scheme::Https => {
                 let tls = self.secure(tcp, (origin, identity)).await?;
                 if tls.get_ref().1.alpn_protocol() == Some(HTTP2) {
@@ -91,13 +91,13 @@ impl Connector {
                     if let Err(error) = take_little(tls.get_ref().0) {
                         tracing::debug!(%error, "the system takes as much as it likes");
                     }
-                    let opened = Connection::multiplexed(Box::new(tls)).await;
-                    return opened.map_err(|why| failed("http", &why));
+                    AtRest::multiplexed(Box::new(tls)).await
+                } else {
+                    AtRest::open(Box::new(tls)).await
                 }
-                Connection::open(Box::new(tls)).await
             }
         };
-        opened.map_err(|error| failed("http", &error))
+        opened.map_err(|why| failed("http", &why))
     }
 
     /// The first address that answers. Each gets an equal share of the time

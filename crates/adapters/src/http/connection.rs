@@ -14,12 +14,13 @@ use super::http2::{Answering, Multiplexed, Place};
 use super::metered::Meter;
 use super::stream::Stream;
 
+/// One that carries a request.
 pub(super) enum Connection {
     Http1(Http1),
     Http2(Place),
 }
 
-/// One that nobody uses.
+/// One that carries none.
 pub(super) enum AtRest {
     Http1(Resting),
     Http2(Place),
@@ -32,10 +33,13 @@ pub(super) enum Body<'c> {
     Http2(Answering),
 }
 
-impl Connection {
-    /// Over HTTP/1.1.
-    pub(super) async fn open(stream: Stream) -> Result<Self, hyper::Error> {
-        Http1::open(stream).await.map(Self::Http1)
+impl AtRest {
+    /// Over HTTP/1.1, on a stream that was just opened.
+    ///
+    /// # Errors
+    /// Why it cannot carry a request.
+    pub(super) async fn open(stream: Stream) -> Result<Self, String> {
+        Resting::open(stream).await.map(Self::Http1)
     }
 
     /// The first place on a connection over HTTP/2, or why there is none.
@@ -43,6 +47,40 @@ impl Connection {
         Multiplexed::open(stream).await.map(Self::Http2)
     }
 
+    /// Whether it may carry a request, as far as this process knows. If not, it is of no more
+    /// use.
+    pub(super) async fn is_ready(&mut self) -> bool {
+        match self {
+            Self::Http1(resting) => resting.is_ready().await,
+            Self::Http2(place) => place.is_ready(),
+        }
+    }
+
+    /// The connection, for one request. Waits for nothing.
+    pub(super) async fn wake(self) -> Result<Connection, SendError> {
+        match self {
+            Self::Http1(resting) => resting.wake().await.map(Connection::Http1),
+            Self::Http2(place) => Ok(Connection::Http2(place)),
+        }
+    }
+
+    pub(super) fn opened_at(&self) -> Instant {
+        match self {
+            Self::Http1(resting) => resting.opened_at,
+            Self::Http2(place) => place.shared().opened_at,
+        }
+    }
+
+    /// The connection that others have places on as well.
+    pub(super) fn shared(&self) -> Option<&Arc<Multiplexed>> {
+        match self {
+            Self::Http1(_) => None,
+            Self::Http2(place) => Some(place.shared()),
+        }
+    }
+}
+
+impl Connection {
     /// Sends the request, telling when it left, and waits for the response's head.
     pub(super) async fn send(
         &mut self,
@@ -67,25 +105,14 @@ impl Connection {
         }
     }
 
-    /// Whether it may carry another request, as far as this process knows.
-    pub(super) async fn is_ready(&mut self) -> bool {
+    /// Until the next request. `None` if there may be none after this one. The rest of a
+    /// body that was not read to its end stands before the next answer; over HTTP/2 it was
+    /// refused with its stream.
+    pub(super) async fn rest(self, whole: bool) -> Option<AtRest> {
         match self {
-            Self::Http1(connection) => connection.is_ready().await,
-            Self::Http2(place) => place.is_ready(),
-        }
-    }
-
-    /// Whether it may carry another after this one. The rest of a body that was not read to
-    /// its end stands before the next answer; over HTTP/2 it was refused with its stream.
-    pub(super) async fn serves_again(&mut self, whole: bool) -> bool {
-        (whole || self.shared().is_some()) && self.is_ready().await
-    }
-
-    /// Until it is needed again. `None` if it has ended meanwhile.
-    pub(super) fn rest(self) -> Option<AtRest> {
-        match self {
-            Self::Http1(connection) => connection.rest().map(AtRest::Http1),
-            Self::Http2(place) => Some(AtRest::Http2(place)),
+            Self::Http1(connection) if whole => connection.rest().await.map(AtRest::Http1),
+            Self::Http1(_) => None,
+            Self::Http2(mut place) => place.is_ready().then_some(AtRest::Http2(place)),
         }
     }
 
@@ -96,30 +123,9 @@ impl Connection {
         }
     }
 
-    pub(super) fn opened_at(&self) -> Instant {
-        match self {
-            Self::Http1(connection) => connection.opened_at,
-            Self::Http2(place) => place.shared().opened_at,
-        }
-    }
-
-    /// The connection that others have places on as well.
-    pub(super) fn shared(&self) -> Option<&Arc<Multiplexed>> {
-        match self {
-            Self::Http1(_) => None,
-            Self::Http2(place) => Some(place.shared()),
-        }
-    }
-}
-
-impl AtRest {
-    /// The connection, which may have ended meanwhile: to be asked whether it is ready.
-    /// Waits for nothing.
-    pub(super) async fn wake(self) -> Option<Connection> {
-        match self {
-            Self::Http1(resting) => resting.wake().await.ok().map(Connection::Http1),
-            Self::Http2(place) => Some(Connection::Http2(place)),
-        }
+    /// Whether others have places on it as well.
+    pub(super) const fn is_shared(&self) -> bool {
+        matches!(self, Self::Http2(_))
     }
 }
 

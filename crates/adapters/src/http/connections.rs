@@ -25,7 +25,7 @@ use engine::recent::Recent;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::connection::{AtRest, Connection};
+use super::connection::AtRest;
 use super::endpoint::Scheme;
 use super::http2::Multiplexed;
 use super::pool::{Key, Pool, PoolLimits, Returned};
@@ -52,13 +52,13 @@ const MOST_SPOKEN: usize = 16_384;
 const MOST_REFUSED: u32 = 256;
 
 /// What a dial came to.
-pub(super) type Dialled = Result<Connection, SendError>;
+pub(super) type Dialled = Result<AtRest, SendError>;
 
 /// Idle connections, and lines for new ones.
 pub(super) struct Connections {
     limits: PoolLimits,
     pool: Mutex<Pool<AtRest>>,
-    lines: Mutex<HashMap<Key, Line<Connection>>>,
+    lines: Mutex<HashMap<Key, Line<AtRest>>>,
     /// Those with places, as long as somebody holds them. Locked before the pool.
     shared: Mutex<HashMap<Key, Vec<Weak<Multiplexed>>>>,
     spoken: Mutex<Recent<Key, Spoken>>,
@@ -168,13 +168,13 @@ impl Connections {
     }
 
     /// One that was used, or was not needed: for who waits, or else idle.
-    pub(super) fn put(&self, key: &Key, returned: Returned<Connection>) {
+    pub(super) fn put(&self, key: &Key, returned: Returned<AtRest>) {
         let Returned {
             mut connection,
             opened_at,
             keep_alive,
         } = returned;
-        if let Connection::Http2(place) = &mut connection
+        if let AtRest::Http2(place) = &mut connection
             && !place.is_ready()
         {
             return; // its receiver has said GOAWAY meanwhile, say
@@ -203,11 +203,8 @@ impl Connections {
     }
 
     /// Nobody waits for it. It is idle, unless others have places on it and hold it.
-    fn rest(&self, key: &Key, returned: Returned<Connection>) {
+    fn rest(&self, key: &Key, returned: Returned<AtRest>) {
         let with_others = returned.connection.shared().cloned();
-        let Some(returned) = returned.at_rest() else {
-            return;
-        };
         // Of the last two that come back at once one has to be the last: under the lock.
         let shared = lock(&self.shared);
         let is_held = with_others.is_some_and(|shared| shared.taken() > 1);
@@ -249,7 +246,7 @@ impl Connections {
     }
 
     /// What a dial has found out: the places of its connection.
-    fn learn(&self, key: &Key, connection: &Connection) -> usize {
+    fn learn(&self, key: &Key, connection: &AtRest) -> usize {
         let places = connection.shared().map_or(1, |shared| shared.most());
         let mut spoken = lock(&self.spoken);
         let before = spoken.get(key).copied().unwrap_or(Spoken::HTTP1);
@@ -268,11 +265,11 @@ impl Connections {
     pub(super) fn ended(&self, key: &Key, dialled: Dialled) -> usize {
         let now = Instant::now();
         let places = dialled.as_ref().ok().map(|one| self.learn(key, one));
-        let shared = dialled.as_ref().ok().and_then(Connection::shared).cloned();
+        let shared = dialled.as_ref().ok().and_then(AtRest::shared).cloned();
         // Before the lock, which is everybody's: a place is not had without other locks.
         let waiting = (lock(&self.lines).get(key)).map_or(0, |line| line.waiting.len());
-        let place = |_| Some(Connection::Http2(shared.as_ref()?.place()?));
-        let mut places_left: Vec<Connection> = (1..waiting).map_while(place).collect();
+        let place = |_| Some(AtRest::Http2(shared.as_ref()?.place()?));
+        let mut places_left: Vec<AtRest> = (1..waiting).map_while(place).collect();
         let mut lines = lock(&self.lines);
         let Entry::Occupied(mut line) = lines.entry(key.clone()) else {
             return 0;
@@ -399,17 +396,6 @@ impl<C> Line<C> {
     }
 }
 
-impl Returned<Connection> {
-    /// `None` if it has ended meanwhile.
-    fn at_rest(self) -> Option<Returned<AtRest>> {
-        Some(Returned {
-            connection: self.connection.rest()?,
-            opened_at: self.opened_at,
-            keep_alive: self.keep_alive,
-        })
-    }
-}
-
 /// Each is whole between any two of its methods, so a panic elsewhere that held the lock
 /// has not broken it.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -419,7 +405,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use domain::ids::DestinationId;
-    use tokio::io::{DuplexStream, duplex};
+    use tokio::io::{AsyncWriteExt, DuplexStream, duplex};
     use url::Host;
     use uuid::Uuid;
 
@@ -447,9 +433,9 @@ mod tests {
     }
 
     /// One over HTTP/1.1 that was just opened, and its other end.
-    async fn opened() -> (Returned<Connection>, DuplexStream) {
+    async fn opened() -> (Returned<AtRest>, DuplexStream) {
         let (ours, theirs) = duplex(64);
-        let connection = Connection::open(Box::new(ours)).await.unwrap();
+        let connection = AtRest::open(Box::new(ours)).await.unwrap();
         let returned = Returned {
             opened_at: connection.opened_at(),
             connection,
@@ -473,6 +459,31 @@ mod tests {
             assert_eq!(got.is_ok(), is_young, "{age:?}");
             assert_eq!(connections.idle(), 0);
         }
+    }
+
+    /// A dial that failed: nothing was asked yet.
+    #[tokio::test]
+    async fn one_that_is_closed_or_speaks_at_once_is_not_opened() {
+        let open = async |theirs_says: &'static [u8], stays: bool| {
+            let (ours, mut theirs) = duplex(64);
+            theirs.write_all(theirs_says).await.unwrap();
+            let _theirs = stays.then_some(theirs);
+            AtRest::open(Box::new(ours)).await.err()
+        };
+        assert_eq!(open(b"", true).await, None);
+        let closed = open(b"", false).await;
+        assert_eq!(closed.as_deref(), Some("it was closed at once"));
+        let spoke = open(b"220 mail.example.com ESMTP", true).await;
+        let unasked = "it spoke before it was asked anything";
+        assert_eq!(spoke.as_deref(), Some(unasked));
+    }
+
+    #[tokio::test]
+    async fn one_that_speaks_unasked_is_of_no_more_use() {
+        let (mut returned, mut theirs) = opened().await;
+        assert!(returned.connection.is_ready().await);
+        theirs.write_all(b"HTTP/1.1 408 ").await.unwrap();
+        assert!(!returned.connection.is_ready().await);
     }
 
     #[tokio::test]

@@ -22,7 +22,7 @@ use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, Version};
 use tokio::time::{Instant, timeout_at};
 
-use super::connection::{Body, Connection};
+use super::connection::{AtRest, Body, Connection};
 use super::connections::{Connections, Refused};
 use super::endpoint::Endpoint;
 use super::metered::{MIN_BYTES_PER_SECOND, Meter, SLOW_START};
@@ -50,7 +50,7 @@ const KEEP_ALIVE_MARGIN: Duration = Duration::from_secs(1);
 /// the connection goes back to the pool.
 pub(super) struct Exchange {
     /// `None` from the moment that a request may have been written.
-    unused: Option<Connection>,
+    unused: Option<AtRest>,
     key: Key,
     endpoint: Arc<Endpoint>,
     connections: Arc<Connections>,
@@ -61,7 +61,7 @@ pub(super) struct Exchange {
 
 impl Exchange {
     pub(super) fn new(
-        connection: Connection,
+        connection: AtRest,
         key: Key,
         endpoint: Arc<Endpoint>,
         connections: Arc<Connections>,
@@ -135,9 +135,10 @@ impl Exchange {
         (limit, caps): (Duration, Caps),
     ) -> Result<(Answer, Duration), SendError> {
         let started_at = Instant::now();
-        let Some(mut connection) = self.unused.take() else {
+        let Some(unused) = self.unused.take() else {
             return Err(SendError::Exchange("the connection was used".to_owned()));
         };
+        let mut connection = unused.wake().await?;
         // On every way out but the last, the connection is dropped, and with
         // it the socket is closed: over HTTP/2, if nobody else has a place on it.
         let meter = connection.meter();
@@ -161,10 +162,10 @@ impl Exchange {
             Err(Stopped::Slow) => return Err(SendError::Exchange(too_slow())),
         };
         let elapsed = started_at.elapsed();
-        if connection.shared().is_some() {
+        if connection.is_shared() {
             self.connections.answered(&self.key);
         }
-        if connection.serves_again(answer.whole).await {
+        if let Some(connection) = connection.rest(answer.whole).await {
             self.put(connection, keep_alive(&answer.headers));
         }
         Ok((answer, elapsed))
@@ -177,7 +178,7 @@ impl Exchange {
         exchange
     }
 
-    fn put(&self, connection: Connection, keep_alive: Option<Duration>) {
+    fn put(&self, connection: AtRest, keep_alive: Option<Duration>) {
         let returned = Returned {
             opened_at: connection.opened_at(),
             connection,

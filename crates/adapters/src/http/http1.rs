@@ -4,13 +4,14 @@
 //! the reading and writing, usually spawned. Here both stay together and the
 //! future is polled by whoever waits for the connection. So there is no task
 //! to leak, dropping the connection closes the socket there and then, a
-//! request is on the wire without a hop to another thread, and an idle
-//! connection costs its memory and nothing else: hyper's, 36 KiB of buffers, is let
-//! go of meanwhile. What a receiver sends to an idle connection stays in the kernel,
-//! unread.
+//! request is on the wire without a hop to another thread, and a connection
+//! that carries no request costs its socket and nothing else: hyper's part, 36 KiB of
+//! buffers, is made for each request and let go of after it. Nobody reads what a
+//! receiver sends to such a connection; whoever is about to use it sees that it did.
 
 use std::error::Error;
 use std::future::poll_fn;
+use std::io;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
 
@@ -21,6 +22,7 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::{Frame, Incoming};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, ReadBuf};
 use tokio::task::coop::unconstrained;
 use tokio::time::Instant;
 
@@ -40,26 +42,67 @@ pub(super) struct Http1 {
     requests: http1::SendRequest<Full<Bytes>>,
     /// `None` once it has ended: a future must not be polled after that.
     driver: Option<Box<Driver>>,
-    pub(super) opened_at: Instant,
-}
-
-/// What is left of one that nobody uses: the socket and what counts its bytes.
-pub(super) struct Resting {
-    stream: TokioIo<Metered>,
-    meter: Meter,
     opened_at: Instant,
 }
 
+/// One that carries no request: the socket and what counts its bytes.
+pub(super) struct Resting {
+    stream: Metered,
+    meter: Meter,
+    pub(super) opened_at: Instant,
+}
+
 impl Resting {
-    /// The connection, as far as is known: to be asked whether it is ready. Waits for
-    /// nothing.
-    pub(super) async fn wake(self) -> Result<Http1, hyper::Error> {
-        let (requests, driver) = http1::Builder::new()
+    /// A connection over a stream that was just opened.
+    ///
+    /// # Errors
+    /// Why it cannot carry a request.
+    pub(super) async fn open(stream: Stream) -> Result<Self, String> {
+        let (stream, meter) = Metered::new(stream);
+        let mut opened = Self {
+            stream,
+            meter,
+            opened_at: Instant::now(),
+        };
+        match opened.unasked().await {
+            Poll::Pending => Ok(opened),
+            Poll::Ready(Ok(0)) => Err("it was closed at once".to_owned()),
+            Poll::Ready(Ok(_)) => Err("it spoke before it was asked anything".to_owned()),
+            Poll::Ready(Err(error)) => Err(error.to_string()),
+        }
+    }
+
+    /// Whether it may carry a request, as far as this process knows: the receiver has not
+    /// closed it or sent anything since the last. If not, it is of no more use.
+    pub(super) async fn is_ready(&mut self) -> bool {
+        self.unasked().await.is_pending()
+    }
+
+    /// What came that nobody asked for, of it at most one byte.
+    async fn unasked(&mut self) -> Poll<io::Result<usize>> {
+        let Self { stream, .. } = self;
+        // With a waker that does nothing: nobody waits for a connection at rest,
+        // and a real one would keep the memory of its finished task alive.
+        // Unconstrained, or an exhausted budget would look like "nothing new".
+        unconstrained(poll_fn(|_| {
+            let mut context = Context::from_waker(Waker::noop());
+            let mut byte = [0];
+            let mut byte = ReadBuf::new(&mut byte);
+            let read = Pin::new(&mut *stream).poll_read(&mut context, &mut byte);
+            Poll::Ready(read.map_ok(|()| byte.filled().len()))
+        }))
+        .await
+    }
+
+    /// The connection, for one request. Waits for nothing.
+    pub(super) async fn wake(self) -> Result<Http1, SendError> {
+        let woken = http1::Builder::new()
             .max_headers(MAX_HEADERS)
             .max_header_size(MAX_HEAD_BYTES)
             .max_buf_size(MAX_HEAD_BYTES)
-            .handshake(self.stream)
-            .await?;
+            .handshake(TokioIo::new(self.stream))
+            .await;
+        let (requests, driver) = woken.map_err(broken)?;
         Ok(Http1 {
             meter: self.meter,
             requests,
@@ -70,31 +113,25 @@ impl Resting {
 }
 
 impl Http1 {
-    /// A connection that is ready for its first request.
-    pub(super) async fn open(stream: Stream) -> Result<Self, hyper::Error> {
-        let (stream, meter) = Metered::new(stream);
-        let opened = Resting {
-            stream: TokioIo::new(stream),
-            meter,
-            opened_at: Instant::now(),
-        };
-        let mut connection = opened.wake().await?;
-        let Self {
-            requests, driver, ..
-        } = &mut connection;
-        drive(driver, requests.ready()).await?;
-        // It may rest before anybody uses it, and not with the dialler's waker.
-        connection.is_ready().await;
-        Ok(connection)
-    }
-
-    /// One that was ready, until it is needed. `None` if it has ended, or something came
-    /// that nobody had asked for. hyper holds nothing back that it had to write: it says
-    /// that it is ready once all is written, on a stream that takes several pieces at once.
-    pub(super) fn rest(self) -> Option<Resting> {
+    /// Until the next request. `None` if there may be none: the exchange is not over on both
+    /// sides, the receiver closes the connection, or something came that nobody had asked
+    /// for. hyper holds nothing of a body back that it had to write: it says that it is ready
+    /// once all is written, on a stream that takes several pieces at once. Of a request
+    /// without a body it may, to a receiver that answers before it has read the head.
+    pub(super) async fn rest(mut self) -> Option<Resting> {
+        // As above, of the waker and the budget.
+        unconstrained(poll_fn(|_| {
+            let mut context = Context::from_waker(Waker::noop());
+            poll_driver(&mut self.driver, &mut context);
+            Poll::Ready(())
+        }))
+        .await;
+        if !self.requests.is_ready() {
+            return None;
+        }
         let left = (*self.driver?).into_parts();
         left.read_buf.is_empty().then(|| Resting {
-            stream: left.io,
+            stream: left.io.into_inner(),
             meter: self.meter,
             opened_at: self.opened_at,
         })
@@ -131,22 +168,6 @@ impl Http1 {
     pub(super) fn meter(&self) -> Meter {
         self.meter.clone()
     }
-
-    /// Whether it may carry another request, as far as this process knows:
-    /// the last exchange is over on both sides, the receiver keeps the
-    /// connection open, and has not closed it or sent anything since.
-    pub(super) async fn is_ready(&mut self) -> bool {
-        // With a waker that does nothing: nobody waits for an idle connection,
-        // and a real one would keep the memory of its finished task alive.
-        // Unconstrained, or an exhausted budget would look like "nothing new".
-        unconstrained(poll_fn(|_| {
-            let mut context = Context::from_waker(Waker::noop());
-            poll_driver(&mut self.driver, &mut context);
-            Poll::Ready(())
-        }))
-        .await;
-        self.driver.is_some() && self.requests.is_ready()
-    }
 }
 
 /// Waits for something that the connection brings about, driving it meanwhile.
@@ -160,8 +181,7 @@ async fn drive<F: Future>(driver: &mut Option<Box<Driver>>, wanted: F) -> F::Out
     .await
 }
 
-/// How the connection ended is not kept: the exchange in flight is told, and
-/// an idle connection is only dropped.
+/// How the connection ended is not kept: the exchange in flight is told.
 fn poll_driver(driver: &mut Option<Box<Driver>>, context: &mut Context<'_>) {
     if let Some(running) = driver
         && Pin::new(running).poll(context).is_ready()

@@ -68,8 +68,9 @@ const SETTINGS: [(&str, &str); 13] = [
 /// server that crashes may forget it: whoever uses this says why that is safe.
 pub(super) const BEGIN_UNFLUSHED: &str = "begin; set local synchronous_commit = off";
 
-/// Begins a transaction for whose end starts wait that are committed: a statement of it takes at
-/// most half of [`domain::admission::MAX_CLAIM_TO_SEND`], and a lock a tenth, or it fails.
+/// Begins a transaction for whose end starts wait that are committed, or permits that are
+/// over: a statement of it takes at most half of [`domain::admission::MAX_CLAIM_TO_SEND`], and
+/// a lock a tenth, or it fails.
 pub(super) const BEGIN_HURRIED: &str =
     "begin; set local lock_timeout = '50ms'; set local statement_timeout = '250ms'";
 

@@ -18,6 +18,7 @@ use sqlx::postgres::PgQueryResult;
 use sqlx::{AssertSqlSafe, PgConnection, PgPool};
 use uuid::Uuid;
 
+use super::connect::BEGIN_HURRIED;
 use super::days;
 use super::expire::expire;
 use super::failure::{Failure, retried};
@@ -42,54 +43,111 @@ pub(super) async fn reap(
     rules: &ReapRules,
     limit: u32,
 ) -> Result<Reaped, StoreError> {
-    let mut reaped = Reaped::default();
-    let mut wakes = Wakes::default();
-    let over = match look(pool, rules).await {
-        Ok(over) => over,
-        // Each part looks for itself, in its own time.
-        Err(failure) if failure.is_of_its_own() => {
-            reaped.put_off.push(PutOff {
-                part: "the look for what is over",
-                problem: StoreError::from(failure).to_string(),
-            });
-            Over::UNKNOWN
-        }
-        Err(failure) => return reaped.cut_short_by(failure.into()),
+    let mut pass = Pass {
+        pool,
+        rules,
+        limit,
+        reaped: Reaped::default(),
+        wakes: Wakes::default(),
     };
-    let wanted = |part: &&Part| over.wants(**part);
-    for part in Part::of(rules).iter().filter(wanted) {
-        match retried(|| in_bound(pool, *part, rules, limit)).await {
+    let mut ended = pass.urgent().await;
+    if rules.everything && ended.is_ok() {
+        ended = pass.rest().await;
+    }
+    let mut reaped = pass.reaped;
+    reaped.wakes = pass.wakes.into_vec();
+    match ended {
+        Ok(()) => Ok(reaped),
+        Err(failure) => reaped.cut_short_by(failure.into()),
+    }
+}
+
+struct Pass<'p> {
+    pool: &'p PgPool,
+    rules: &'p ReapRules,
+    limit: u32,
+    reaped: Reaped,
+    wakes: Wakes,
+}
+
+impl Pass<'_> {
+    async fn urgent(&mut self) -> Result<(), Failure> {
+        let found = match look_at_urgent(self.pool, self.rules).await {
+            Ok(found) => found,
+            // Each part looks for itself, in its own time.
+            Err(failure) => {
+                self.put_off("the look for what is over", failure)?;
+                [true; 2]
+            }
+        };
+        self.parts(Part::URGENT, found).await
+    }
+
+    /// After what limits wait for, which nothing that is met here holds up in this pass.
+    async fn rest(&mut self) -> Result<(), Failure> {
+        let found = match look_at_rest(self.pool).await {
+            // The part that meets the same says so, and the others go on.
+            Err(failure) if failure.is_of_its_own() => {
+                let problem = StoreError::from(failure);
+                tracing::debug!(%problem, "each part of reaping looks for itself");
+                [true; 6]
+            }
+            found => found?,
+        };
+        self.parts(Part::REST, found).await
+    }
+
+    /// Those of which something was found.
+    async fn parts<const N: usize>(
+        &mut self,
+        parts: [Part; N],
+        found: [bool; N],
+    ) -> Result<(), Failure> {
+        for (part, is_found) in parts.into_iter().zip(found) {
+            if is_found {
+                self.part(part).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn part(&mut self, part: Part) -> Result<(), Failure> {
+        match retried(|| in_bound(self.pool, part, self.rules, self.limit)).await {
             Ok(done) => {
                 for destination in &done.freed {
-                    wakes.now(DestinationId(*destination));
+                    self.wakes.now(DestinationId(*destination));
                 }
                 match part {
-                    Part::Permits => reaped.expired_permits = done.rows,
-                    Part::Starts => reaped.unknown_starts = done.rows,
-                    Part::Deleted => reaped.cancelled = done.rows,
-                    Part::Expired => reaped.expired = done.rows,
+                    Part::Permits => self.reaped.expired_permits = done.rows,
+                    Part::Starts => self.reaped.unknown_starts = done.rows,
+                    Part::Deleted => self.reaped.cancelled = done.rows,
+                    Part::Expired => self.reaped.expired = done.rows,
                     Part::Tenants | Part::Keys | Part::Workers | Part::Buckets => {}
                 }
-                reaped.more |= done.more;
-            }
-            Err(failure) if failure.is_of_its_own() => {
-                // Where it is to end; the next pass finds it.
-                if failure.is_without_a_day() {
-                    days::make_owed(pool).await;
-                }
-                reaped.put_off.push(PutOff {
-                    part: part.as_str(),
-                    problem: StoreError::from(failure).to_string(),
-                });
+                self.reaped.more |= done.more;
+                Ok(())
             }
             Err(failure) => {
-                reaped.wakes = wakes.into_vec();
-                return reaped.cut_short_by(failure.into());
+                // Where it is to end; the next pass finds it.
+                if failure.is_without_a_day() {
+                    days::make_owed(self.pool).await;
+                }
+                self.put_off(part.as_str(), failure)
             }
         }
     }
-    reaped.wakes = wakes.into_vec();
-    Ok(reaped)
+
+    /// What has met something of its own costs the others nothing. Anything else ends the pass.
+    fn put_off(&mut self, part: &'static str, failure: Failure) -> Result<(), Failure> {
+        if !failure.is_of_its_own() {
+            return Err(failure);
+        }
+        self.reaped.put_off.push(PutOff {
+            part,
+            problem: StoreError::from(failure).to_string(),
+        });
+        Ok(())
+    }
 }
 
 /// What a pass consists of, in this order.
@@ -106,9 +164,10 @@ enum Part {
 }
 
 impl Part {
-    const ALL: [Self; 8] = [
-        Self::Permits,
-        Self::Starts,
+    /// For these limits wait.
+    const URGENT: [Self; 2] = [Self::Permits, Self::Starts];
+
+    const REST: [Self; 6] = [
         Self::Tenants,
         Self::Deleted,
         Self::Expired,
@@ -116,16 +175,6 @@ impl Part {
         Self::Workers,
         Self::Buckets,
     ];
-
-    /// For these limits wait.
-    const URGENT: [Self; 2] = [Self::Permits, Self::Starts];
-
-    fn of(rules: &ReapRules) -> &'static [Self] {
-        match rules.everything {
-            true => &Self::ALL,
-            false => &Self::URGENT,
-        }
-    }
 
     const fn as_str(self) -> &'static str {
         match self {
@@ -141,40 +190,20 @@ impl Part {
     }
 }
 
-/// What limits wait for, and whether any of it is there.
-struct Over {
-    permits: bool,
-    starts: bool,
-}
-
-impl Over {
-    const UNKNOWN: Self = Self {
-        permits: true,
-        starts: true,
-    };
-
-    const fn wants(&self, part: Part) -> bool {
-        match part {
-            Part::Permits => self.permits,
-            Part::Starts => self.starts,
-            _ => true,
-        }
-    }
-}
-
-/// Looks for all that [`Part::URGENT`] would find, by one statement that needs no transaction:
+/// Which of [`Part::URGENT`] would find something, by one statement that needs no transaction:
 /// most passes find nothing.
-async fn look(pool: &PgPool, rules: &ReapRules) -> Result<Over, Failure> {
-    let (permits, starts) = sqlx::query_as(AssertSqlSafe(of_start(&of_permit(LOOK, "$3"))))
+async fn look_at_urgent(pool: &PgPool, rules: &ReapRules) -> Result<[bool; 2], Failure> {
+    let look = of_start(&of_permit(LOOK_AT_URGENT, "$3"));
+    let found: (bool, bool) = sqlx::query_as(AssertSqlSafe(look))
         .bind(micros(rules.start_timeout))
         .bind(micros(rules.heartbeat_timeout))
         .bind(micros(rules.permit_grace))
         .fetch_one(pool)
         .await?;
-    Ok(Over { permits, starts })
+    Ok(found.into())
 }
 
-const LOOK: &str = "-- reap: look
+const LOOK_AT_URGENT: &str = "-- reap: look at what limits wait for
     with clock as materialized (select clock_timestamp() as now),
     lapsed as materialized (
         {lapsed}
@@ -184,6 +213,52 @@ const LOOK: &str = "-- reap: look
             select from deliveries a where a.carried_by is not null and {start_is_over}
         )
     from deliveries a where a.permit is not null and a.carried_by is null";
+
+/// Which of [`Part::REST`] may find something: by one statement in place of six transactions.
+/// Where somebody holds a lock on one of their tables it soon gives up.
+async fn look_at_rest(pool: &PgPool) -> Result<[bool; 6], Failure> {
+    let mut transaction = pool.begin_with(BEGIN_HURRIED).await?;
+    let found: (bool, bool, bool, bool, bool, bool) = sqlx::query_as(LOOK_AT_REST)
+        .bind(micros(FORGET_WORKERS_AFTER))
+        .bind(Period::ALL.map(Period::as_str).as_slice())
+        .bind(bucket_ages().as_slice())
+        .fetch_one(&mut *transaction)
+        .await?;
+    transaction.commit().await?;
+    Ok(found.into())
+}
+
+const LOOK_AT_REST: &str = "-- reap: look at the rest
+    with clock as materialized (select clock_timestamp() as now)
+    select
+        exists (
+            select from tenants n where n.deleted_at is not null and n.emptied_at is null
+        ),
+        exists (
+            select from destinations d where d.deleted_at is not null and d.drained_at is null
+        ),
+        exists (
+            select from deliveries a
+            where a.permit is null and a.expires_at <= (select now from clock)
+        ),
+        exists (
+            select from idempotency_keys k where k.expires_at <= (select now from clock)
+        ),
+        exists (
+            select from workers w
+            where w.seen_at < (select now from clock) - $1::bigint * interval '1 microsecond'
+        ),
+        exists (
+            select from unnest($2::text[], $3::bigint[]) as n (period, age)
+            cross join lateral (
+                select from start_buckets b
+                where b.period = n.period
+                    and micros(b.ends_at) < micros((select now from clock)) - n.age
+                -- Or the primary key would do as well, and all of it would be read.
+                order by micros(b.ends_at)
+                limit 1
+            ) o
+        )";
 
 /// Whether what is held is a permit that nobody may use any more.
 const PERMIT_IS_OVER: &str = "a.state = 'admitted'
@@ -587,11 +662,16 @@ fn moved(done: &PgQueryResult) -> u32 {
     u32::try_from(done.rows_affected()).unwrap_or(u32::MAX)
 }
 
-/// Buckets that no window can reach any more. A margin
-/// of 1 makes a period twice as long, so two periods and a minute are kept.
+/// How long a bucket of each period is kept, in microseconds: what no window can reach any
+/// more is older. A margin of 1 makes a period twice as long, so it is two periods and a
+/// minute.
+fn bucket_ages() -> [i64; Period::ALL.len()] {
+    Period::ALL.map(|period| micros(period.duration() * 2 + Duration::from_secs(60)))
+}
+
+/// Buckets that no window can reach any more.
 async fn forget_buckets(connection: &mut PgConnection, limit: u32) -> Result<Done, Failure> {
     let periods = Period::ALL.map(Period::as_str);
-    let ages = Period::ALL.map(|p| micros(p.duration() * 2 + Duration::from_secs(60)));
     let forgotten = sqlx::query(
         "-- reap: forget_buckets
         with old as materialized (
@@ -613,7 +693,7 @@ async fn forget_buckets(connection: &mut PgConnection, limit: u32) -> Result<Don
             and b.ends_at = o.ends_at and b.shard = o.shard",
     )
     .bind(periods.as_slice())
-    .bind(ages.as_slice())
+    .bind(bucket_ages().as_slice())
     .bind(i64::from(limit))
     .execute(connection)
     .await?;

@@ -137,23 +137,26 @@ async fn a_heartbeat_is_one_statement() {
     assert_eq!(counted.statements() - before, 1);
 }
 
-/// An idle scheduler asks four times a second.
+/// An idle scheduler asks four times a second, and once of them for everything: that is to
+/// look for the days that come, and a transaction of one statement.
 #[tokio::test]
-async fn that_nothing_is_over_is_said_by_one_statement() {
+async fn that_there_is_nothing_to_reap_is_said_by_one_statement_or_two() {
     let database = Database::create().await;
     let counted = Counted::of(&database).await;
-    let rules = ReapRules {
-        heartbeat_timeout: HEARTBEAT_TIMEOUT,
-        start_timeout: Duration::from_secs(60),
-        permit_grace: Duration::from_millis(100),
-        everything: false,
-    };
     // The connection's settings are no look's.
     counted.store.accept_events(&[]).await.unwrap();
-    let before = counted.statements();
-    let reaped = counted.store.reap(&rules, 100).await.unwrap();
-    assert_eq!(reaped, Reaped::default());
-    assert_eq!(counted.statements() - before, 1);
+    for (everything, statements) in [(false, 1), (true, 5)] {
+        let rules = ReapRules {
+            heartbeat_timeout: HEARTBEAT_TIMEOUT,
+            start_timeout: Duration::from_secs(60),
+            permit_grace: Duration::from_millis(100),
+            everything,
+        };
+        let before = counted.statements();
+        let reaped = counted.store.reap(&rules, 100).await.unwrap();
+        assert_eq!(reaped, Reaped::default());
+        assert_eq!(counted.statements() - before, statements, "{everything}");
+    }
 }
 
 /// As many statements for a hundred events as for one, or nearly: that is at most

@@ -61,6 +61,42 @@ async fn a_pass_costs_the_same_whatever_was_deleted() {
     assert!(many <= few + few / 2, "{few}, then {many}");
 }
 
+/// Buckets of starts that windows may still reach.
+#[tokio::test]
+async fn a_pass_costs_the_same_however_many_buckets_are_young() {
+    let database = Database::create().await;
+    let few = pages_of_passes(&database).await;
+    let destination = database.destination(per_second(100)).await;
+    let young = format!(
+        "insert into start_buckets (destination_id, period, ends_at, shard, starts)
+        select '{destination}', p, clock_timestamp() + n * interval '1 ms', 0, 1
+        from generate_series(1, 5000) n, unnest(array['second', 'hour']) p"
+    );
+    database.sql(&young).await;
+    let many = pages_of_passes(&database).await;
+    assert!(many <= few + few / 2, "{few}, then {many}");
+}
+
+/// Of a worker and of a bucket nothing else tells.
+#[tokio::test]
+async fn what_is_only_to_be_forgotten_is_found() {
+    let database = Database::create().await;
+    let destination = database.destination(per_second(100)).await;
+    database.worker().await;
+    let worker = "update workers set seen_at = clock_timestamp() - interval '2 hours'";
+    let bucket = format!(
+        "insert into start_buckets (destination_id, period, ends_at, shard, starts)
+        values ('{destination}', 'second', clock_timestamp() - interval '1 hour', 0, 1)"
+    );
+    for (table, old) in [("workers", worker), ("start_buckets", &bucket)] {
+        database.sql(old).await;
+        let count = format!("select count(*) from {table}");
+        assert_eq!(database.number(&count).await, 1, "{table}");
+        database.store.reap(&RULES, 1_000).await.unwrap();
+        assert_eq!(database.number(&count).await, 0, "{table}");
+    }
+}
+
 const PERMITS_ARE_PAST: &str = "update attempts
     set not_before = clock_timestamp() - interval '10 seconds',
         deadline = clock_timestamp() - interval '9 seconds'
@@ -95,6 +131,9 @@ async fn a_pass_that_is_cut_short_says_whom_it_freed() {
     database.accept(destination, 1).await;
     assert_eq!(database.permits(destination).await.len(), 1);
     database.sql(PERMITS_ARE_PAST).await;
+    let key = "insert into idempotency_keys (tenant_id, key, digest, event_id, expires_at)
+        select id, 'old', '', id, clock_timestamp() - interval '1 second' from tenants";
+    database.sql(key).await;
     let says = "create function goes_away() returns trigger language plpgsql as $$
         begin raise exception 'shutting down' using errcode = '57P01'; end $$";
     database.sql(says).await;

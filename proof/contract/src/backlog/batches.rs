@@ -503,14 +503,16 @@ pub async fn turning_it_on_or_off_revokes(world: &BacklogWorld) {
     assert_eq!(claims.answers, [ClaimAnswer::Refused]);
 }
 
+/// Gives up a start at once, though its worker lives.
+const AT_ONCE: ReapRules = ReapRules {
+    heartbeat_timeout: Duration::from_secs(86_400),
+    start_timeout: Duration::from_millis(1),
+    permit_grace: Duration::from_millis(200),
+    everything: true,
+};
+
 /// All of it, each with a retry; on the last try each gets another, alone.
 pub async fn a_lapsed_workers_batch_becomes_unknown(world: &BacklogWorld) {
-    const AT_ONCE: ReapRules = ReapRules {
-        heartbeat_timeout: Duration::from_secs(86_400),
-        start_timeout: Duration::from_millis(1),
-        permit_grace: Duration::from_millis(200),
-        everything: true,
-    };
     let of = batching(world, 3, LONG_MS).await;
     let policy = RetrySettings {
         max_tries: Some(2),
@@ -543,14 +545,24 @@ pub async fn a_lapsed_workers_batch_becomes_unknown(world: &BacklogWorld) {
     assert!(world.admit(of).await.is_empty());
 }
 
+/// A step may end between any two of its members: the leader goes, and the others are found.
+pub async fn a_batch_is_given_up_in_steps(world: &BacklogWorld) {
+    let of = batching(world, 3, LONG_MS).await;
+    let worker = world.worker().await;
+    world.accept(of, 3).await;
+    assert_eq!(start(world, worker, of).await.len(), 1);
+    world.pass(Duration::from_millis(50)).await;
+    for step in 0..3 {
+        let reaped = world.store.reap(&AT_ONCE, 1).await.unwrap();
+        assert_eq!(reaped.unknown_starts, 1, "{step}");
+    }
+    let attempts = world.attempts(of).await;
+    let tries: Vec<_> = attempts.iter().map(|one| one.try_number).collect();
+    assert_eq!(tries, [1, 1, 1, 2, 2, 2]);
+}
+
 /// What was sent together is what counts, not what the destination wants now.
 pub async fn a_lost_batch_is_split_when_batches_are_off(world: &BacklogWorld) {
-    const AT_ONCE: ReapRules = ReapRules {
-        heartbeat_timeout: Duration::from_secs(86_400),
-        start_timeout: Duration::from_millis(1),
-        permit_grace: Duration::from_millis(200),
-        everything: true,
-    };
     let of = batching(world, 2, 0).await;
     let policy = RetrySettings {
         max_tries: Some(1),
@@ -593,12 +605,6 @@ pub async fn a_halved_retry_is_the_next_try(world: &BacklogWorld) {
 
 /// As of any other start.
 pub async fn a_late_success_of_a_batch_cancels_its_retries(world: &BacklogWorld) {
-    const AT_ONCE: ReapRules = ReapRules {
-        heartbeat_timeout: Duration::from_secs(86_400),
-        start_timeout: Duration::from_millis(1),
-        permit_grace: Duration::from_millis(200),
-        everything: true,
-    };
     let of = batching(world, 2, LONG_MS).await;
     let worker = world.worker().await;
     world.accept(of, 2).await;

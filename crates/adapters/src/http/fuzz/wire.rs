@@ -13,7 +13,7 @@ use engine::ports::{FirstByte, Prepared, Request, Response, SendError};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, DuplexStream, ReadBuf, duplex};
 use uuid::Uuid;
 
-use super::super::connection::Connection;
+use super::super::connection::AtRest;
 use super::super::connections::Connections;
 use super::super::endpoint::Endpoint;
 use super::super::exchange::Exchange;
@@ -61,6 +61,18 @@ impl AsyncWrite for Counted {
         Pin::new(&mut self.stream).poll_write(context, bytes)
     }
 
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(context, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_flush(context)
     }
@@ -100,19 +112,20 @@ impl Wire {
             endpoint,
         };
         let read = Arc::clone(&wire.read);
-        let connection = Connection::open(Box::new(Counted { stream, read })).await?;
+        let opened = AtRest::open(Box::new(Counted { stream, read })).await;
+        let connection = opened.map_err(io::Error::other)?;
         drop(wire.exchange(connection)); // unused, so it goes to the pool
         Ok(wire)
     }
 
-    fn exchange(&self, connection: Connection) -> Exchange {
+    fn exchange(&self, connection: AtRest) -> Exchange {
         let (key, endpoint) = (self.key.clone(), Arc::clone(&self.endpoint));
         Exchange::new(connection, key, endpoint, Arc::clone(&self.connections))
     }
 
     /// The idle connection, if the sender would use it again.
     pub(in super::super) async fn reuse(&self) -> Option<Box<Exchange>> {
-        let mut connection = self.connections.take(&self.key)?.wake().await?;
+        let mut connection = self.connections.take(&self.key)?;
         let ready = connection.is_ready().await;
         ready.then(|| Box::new(self.exchange(connection)))
     }
