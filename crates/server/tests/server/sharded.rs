@@ -239,14 +239,11 @@ async fn two_databases_share_a_redis_and_a_rabbitmq_and_are_one_api() {
         let own = arrivals.iter().filter(|one| one.destination == number);
         let at: Vec<_> = own.map(|one| one.at_us).collect();
         assert_eq!(at.len(), EVENTS as usize, "each once");
-        // A receiver that waits for a core sees some that were in time among those of the next
-        // second; where two shards counted apart it would be twice the limit.
+        // As everywhere beside other work: a receiver that waits for a core sees one that was
+        // in time among those of the next second.
         let limit = LIMIT as usize;
-        let worst = [most_within(&at, 900_000), most_within(&at, 1_000_000)];
-        assert!(
-            worst[0] <= limit && worst[1] <= limit + limit / 4,
-            "{worst:?}"
-        );
+        let worst = [most_within(&at, 970_000), most_within(&at, 1_000_000)];
+        assert!(worst[0] <= limit && worst[1] <= limit + 1, "{worst:?}");
     }
     // A worker that was given the other's permits would have been refused them.
     for shard in [a, b] {
