@@ -17,7 +17,7 @@ use super::connect::BEGIN_UNFLUSHED;
 use super::destinations::{Found, Known, lock, read_destinations};
 use super::failure::Failure;
 use super::limit_group;
-use super::mark::{fold_starts, mark_admitted, remember};
+use super::mark::{fold_starts, mark};
 use super::plan::{Plan, Read};
 use super::usage::{self, Question};
 
@@ -38,8 +38,7 @@ pub(super) async fn admit(pool: &PgPool, runs: &[Run], room: &Room) -> Result<Ad
     let plans: Vec<Plan> = (reads.into_iter().zip(round.decided))
         .map(|(read, decided)| Plan { read, decided })
         .collect();
-    let marked = mark_admitted(&mut transaction, &plans, now).await?;
-    remember(&mut transaction, &plans, &marked, now).await?;
+    let marked = mark(&mut transaction, &plans, now).await?;
     fold_starts(&mut transaction, &plans).await?;
     transaction.commit().await?;
 

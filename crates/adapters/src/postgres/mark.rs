@@ -6,100 +6,29 @@ use std::collections::HashSet;
 use domain::admission::Meter;
 use domain::ids::{AttemptId, DestinationId};
 use domain::time::Timestamp;
-use sqlx::PgConnection;
+use sqlx::postgres::{PgArguments, PgRow};
+use sqlx::query::Query;
+use sqlx::{PgConnection, Postgres, Row};
 use uuid::Uuid;
 
 use super::failure::Failure;
 use super::fold;
 use super::plan::Plan;
 
-const MARK_ADMITTED: &str = "-- admit: mark_admitted
-    with picked as materialized (
-        select a.id, n.number, n.epoch, n.not_before, n.deadline, n.coarse, n.crowded,
-            n.by_response
-        from unnest(
-            $1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[],
-            $6::boolean[], $7::boolean[], $9::boolean[]
-        ) as n (id, number, epoch, not_before, deadline, coarse, crowded, by_response)
-        join deliveries a on a.id = any (array[n.id])
-        where a.state = 'waiting'
-        order by n.id
-        for update of a skip locked
-    )
-    update deliveries a
-    set state = 'admitted', permit = p.number, epoch = p.epoch,
-        not_before = from_micros(p.not_before), deadline = from_micros(p.deadline),
-        coarse = p.coarse, crowded = p.crowded, by_response = p.by_response,
-        admitted_at = from_micros($8)
-    from picked p
-    where a.id = any (array[p.id])
-    returning a.id";
-
-/// Marks the picks; returns those that were still there to be marked.
-pub(super) async fn mark_admitted(
-    connection: &mut PgConnection,
-    plans: &[Plan],
-    now: Timestamp,
-) -> Result<HashSet<AttemptId>, Failure> {
-    let (mut ids, mut numbers, mut epochs) = (vec![], vec![], vec![]);
-    let (mut not_befores, mut deadlines) = (vec![], vec![]);
-    let (mut coarse, mut crowded, mut by_response) = (vec![], vec![], vec![]);
-    for plan in plans {
-        for permit in &plan.decided.permits {
-            ids.push(permit.attempt.0);
-            numbers.push(permit.number.0);
-            epochs.push(permit.epoch.0);
-            not_befores.push(permit.not_before.as_micros());
-            deadlines.push(permit.deadline.as_micros());
-            coarse.push(plan.decided.is_coarse);
-            by_response.push(plan.decided.by_response);
-            crowded.push(plan.decided.wakes(permit.number));
-        }
-    }
-    if ids.is_empty() {
-        return Ok(HashSet::new());
-    }
-    let marked: Vec<i64> = sqlx::query_scalar(MARK_ADMITTED)
-        .bind(ids)
-        .bind(numbers)
-        .bind(epochs)
-        .bind(not_befores)
-        .bind(deadlines)
-        .bind(coarse)
-        .bind(crowded)
-        .bind(now.as_micros())
-        .bind(by_response)
-        .fetch_all(connection)
-        .await?;
-    Ok(marked.into_iter().map(AttemptId).collect())
-}
-
-/// Writes down what the next run has to know.
-pub(super) async fn remember(
-    connection: &mut PgConnection,
-    plans: &[Plan],
-    marked: &HashSet<AttemptId>,
-    now: Timestamp,
-) -> Result<(), Failure> {
-    if plans.is_empty() {
-        return Ok(());
-    }
-    let meter = |plan: &Plan| plan.decided.decision.meter;
-    let next_look_at = |plan: &Plan| plan.decided.next_look_at.map(Timestamp::as_micros);
-    let as_of = |meter: Meter| (meter.as_of > Timestamp::MIN).then(|| meter.as_of.as_micros());
-    sqlx::query(
-        "-- admit: remember
-        insert into pacing (
+/// Where the next run goes on from. It asks for the clock and a column of each plan.
+macro_rules! remember {
+    () => {
+        "insert into pacing (
             destination_id, last_permit, meter_missing_micro, meter_as_of, meter_epoch,
             looked_at, next_look_at, first_after
         )
-        select n.id, n.last_permit, n.missing_micro, from_micros(n.as_of), n.epoch, from_micros($8),
+        select n.id, n.last_permit, n.missing_micro, from_micros(n.as_of), n.epoch, from_micros($1),
             case n.next_look_at when 9223372036854775807 then 'infinity'
                 else from_micros(n.next_look_at) end,
             n.first_after
         from unnest(
-            $1::uuid[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[],
-            $7::bigint[]
+            $2::uuid[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[],
+            $8::bigint[]
         ) as n (id, last_permit, missing_micro, as_of, next_look_at, first_after, epoch)
         on conflict (destination_id) do update
         set last_permit = excluded.last_permit,
@@ -108,19 +37,136 @@ pub(super) async fn remember(
             meter_epoch = excluded.meter_epoch,
             looked_at = excluded.looked_at,
             next_look_at = excluded.next_look_at,
-            first_after = excluded.first_after",
-    )
-    .bind(of(plans, |plan| plan.read.candidate.destination.0))
-    .bind(of(plans, |plan| plan.decided.last_permit.0))
-    .bind(of(plans, |plan| meter(plan).missing_micro))
-    .bind(of(plans, |plan| as_of(meter(plan))))
-    .bind(of(plans, next_look_at))
-    .bind(of(plans, |plan| plan.cursor(marked, now)))
-    .bind(of(plans, |plan| plan.read.candidate.epoch.0))
-    .bind(now.as_micros())
-    .execute(connection)
-    .await?;
-    Ok(())
+            first_after = excluded.first_after"
+    };
+}
+
+const REMEMBER: &str = concat!("-- admit: remember\n        ", remember!());
+
+const MARK: &str = concat!(
+    "-- admit: mark
+        with picked as materialized (
+            select a.id, n.number, n.epoch, n.not_before, n.deadline, n.coarse, n.crowded,
+                n.by_response
+            from unnest(
+                $9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[], $13::bigint[],
+                $14::boolean[], $15::boolean[], $16::boolean[]
+            ) as n (id, number, epoch, not_before, deadline, coarse, crowded, by_response)
+            join deliveries a on a.id = any (array[n.id])
+            where a.state = 'waiting'
+            order by n.id
+            for update of a skip locked
+        ),
+        marked as (
+            update deliveries a
+            set state = 'admitted', permit = p.number, epoch = p.epoch,
+                not_before = from_micros(p.not_before), deadline = from_micros(p.deadline),
+                coarse = p.coarse, crowded = p.crowded, by_response = p.by_response,
+                admitted_at = from_micros($1)
+            from picked p
+            where a.id = any (array[p.id])
+            returning a.id
+        ),
+        remembered as (
+        ",
+    remember!(),
+    "
+        )
+        select m.id from marked m"
+);
+
+/// Marks the picks and writes down what the next run has to know; returns the picks that
+/// were still there to be marked. It is one statement where all of them were, as nearly
+/// always.
+pub(super) async fn mark(
+    connection: &mut PgConnection,
+    plans: &[Plan],
+    now: Timestamp,
+) -> Result<HashSet<AttemptId>, Failure> {
+    if plans.is_empty() {
+        return Ok(HashSet::new());
+    }
+    let picks = Picks::of(plans);
+    let picked: HashSet<AttemptId> = picks.ids.iter().copied().map(AttemptId).collect();
+    if picked.is_empty() {
+        remembering(REMEMBER, plans, &picked, now)
+            .execute(connection)
+            .await?;
+        return Ok(picked);
+    }
+    let marked = remembering(MARK, plans, &picked, now)
+        .bind(picks.ids)
+        .bind(picks.numbers)
+        .bind(picks.epochs)
+        .bind(picks.not_befores)
+        .bind(picks.deadlines)
+        .bind(picks.coarse)
+        .bind(picks.crowded)
+        .bind(picks.by_response)
+        .try_map(|row: PgRow| row.try_get(0).map(AttemptId))
+        .fetch_all(&mut *connection)
+        .await?;
+    let marked: HashSet<AttemptId> = marked.into_iter().collect();
+    if marked.len() < picked.len() {
+        // No cursor passes what was not marked.
+        remembering(REMEMBER, plans, &marked, now)
+            .execute(connection)
+            .await?;
+    }
+    Ok(marked)
+}
+
+/// The columns of all permits.
+#[derive(Default)]
+struct Picks {
+    ids: Vec<i64>,
+    numbers: Vec<i64>,
+    epochs: Vec<i64>,
+    not_befores: Vec<i64>,
+    deadlines: Vec<i64>,
+    coarse: Vec<bool>,
+    crowded: Vec<bool>,
+    by_response: Vec<bool>,
+}
+
+impl Picks {
+    fn of(plans: &[Plan]) -> Self {
+        let mut picks = Self::default();
+        for plan in plans {
+            for permit in &plan.decided.permits {
+                picks.ids.push(permit.attempt.0);
+                picks.numbers.push(permit.number.0);
+                picks.epochs.push(permit.epoch.0);
+                picks.not_befores.push(permit.not_before.as_micros());
+                picks.deadlines.push(permit.deadline.as_micros());
+                picks.coarse.push(plan.decided.is_coarse);
+                picks.crowded.push(plan.decided.wakes(permit.number));
+                picks.by_response.push(plan.decided.by_response);
+            }
+        }
+        picks
+    }
+}
+
+/// The statement with what [`remember!`] asks for, if these are marked.
+fn remembering(
+    statement: &'static str,
+    plans: &[Plan],
+    marked: &HashSet<AttemptId>,
+    now: Timestamp,
+) -> Query<'static, Postgres, PgArguments> {
+    let meter = |plan: &Plan| plan.decided.decision.meter;
+    let next_look_at = |plan: &Plan| plan.decided.next_look_at.map(Timestamp::as_micros);
+    let as_of = |meter: Meter| (meter.as_of > Timestamp::MIN).then(|| meter.as_of.as_micros());
+    sqlx::query(statement)
+        .bind(now.as_micros())
+        .bind(of(plans, |plan| plan.read.candidate.destination.0))
+        .bind(of(plans, |plan| plan.decided.last_permit.0))
+        .bind(of(plans, |plan| meter(plan).missing_micro))
+        .bind(of(plans, |plan| as_of(meter(plan))))
+        .bind(of(plans, next_look_at))
+        .bind(of(plans, |plan| plan.cursor(marked, now)))
+        .bind(of(plans, |plan| plan.read.candidate.epoch.0))
 }
 
 /// Folds final starts that a newly coarse limit found unfolded.

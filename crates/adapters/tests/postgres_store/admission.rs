@@ -212,6 +212,31 @@ async fn the_cursor_loses_no_attempt_that_commits_late() {
     );
 }
 
+/// Two are old enough to be passed. The first of them is held, as by an expiry that is under
+/// way, so that the run marks the second alone: what is before it is read again.
+#[tokio::test]
+async fn the_cursor_waits_for_what_could_not_be_marked() {
+    let database = Database::create().await;
+    let destination = database.destination(per_second(100)).await;
+    let mut ingest = database.user().await;
+    for _ in 0..2 {
+        let insert = insert_attempt(&database, &destination.to_string(), "40 s");
+        run(&mut ingest, insert).await;
+    }
+    let first = database.number("select min(id) from attempts").await;
+    let mut holder = database.user().await;
+    let mut holder = holder.begin().await.unwrap();
+    let hold = format!("select from deliveries where id = {first} for update");
+    run(&mut holder, hold).await;
+    assert_eq!(database.permits(destination).await.len(), 1);
+    let passed = "select first_after from pacing";
+    assert!(database.number(passed).await < first);
+    holder.rollback().await.unwrap();
+    let permits = database.permits(destination).await;
+    assert_eq!(permits.len(), 1);
+    assert_eq!(permits[0].attempt.0, first);
+}
+
 /// Some leader is out at every run of a destination that is busy, and what waits
 /// for it is in front of all that the run admits.
 #[tokio::test]
