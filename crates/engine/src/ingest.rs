@@ -55,6 +55,11 @@ const PART_RESTS: u32 = 3;
 const SHARED_EVENTS: usize = 128;
 const SHARED_BYTES: usize = 1024 * 1024;
 
+/// A request that is expected to add more deliveries is large. Where several tenants hand
+/// something in, small ones and large ones take turns: who comes while a hundred events are
+/// written waits for these, and not for the next hundred as well.
+const SMALL: u32 = 16;
+
 /// A part that took longer is not what slows the store, and the next one rests as after
 /// one that took so long.
 const PART_RESTS_FOR: Duration = Duration::from_millis(500);
@@ -145,6 +150,16 @@ struct Committed {
     took: Duration,
 }
 
+/// What may begin a commit of several tenants, if any of it waits.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Next {
+    Any,
+    /// The last commit was long.
+    Small,
+    /// The last commit left one out.
+    Large,
+}
+
 /// The front of ingest: clone it into every request handler.
 #[derive(Clone)]
 pub struct Ingest {
@@ -171,6 +186,8 @@ pub struct IngestLoop {
     part_from: Instant,
     /// Of the last commit of those that are committed together.
     last_together: Option<Instant>,
+    /// What may begin the next of them.
+    next: Next,
     /// Who handed something in last, and when.
     last: Option<(TenantId, Instant)>,
     /// Two have, one soon after the other.
@@ -198,6 +215,7 @@ impl Ingest {
             part: *PART.end(),
             part_from: Instant::now(),
             last_together: None,
+            next: Next::Any,
             last: None,
             several_until: None,
         };
@@ -325,8 +343,11 @@ impl IngestLoop {
         {
             self.sort(request);
         }
-        let (most_events, most_bytes) = self.most_together();
-        let first = self.together.pop()?;
+        let shared = (self.several_until).is_some_and(|until| Instant::now() < until);
+        let (most_events, most_bytes) = self.most_together(shared);
+        let first = self.first_together(shared)?;
+        let only_small = shared && !self.is_large(&first);
+        let mut left_out = false;
         let (mut events, mut bytes) = size(&first);
         let mut requests = vec![first];
         while events < most_events
@@ -334,7 +355,9 @@ impl IngestLoop {
             && let Some(request) = self.together.pop()
         {
             let (more_events, more_bytes) = size(&request);
-            if events + more_events > most_events || bytes + more_bytes > most_bytes {
+            let too_large = only_small && self.is_large(&request);
+            if too_large || events + more_events > most_events || bytes + more_bytes > most_bytes {
+                left_out |= too_large;
                 self.together.pass_over(request);
                 continue;
             }
@@ -344,14 +367,47 @@ impl IngestLoop {
         }
         self.together.end_turns();
         self.last_together = Some(Instant::now());
+        let long = match shared {
+            true => !only_small,
+            false => events > SMALL as usize,
+        };
+        self.next = match (left_out, long) {
+            (true, _) => Next::Large,
+            (false, true) => Next::Small,
+            (false, false) => Next::Any,
+        };
         Some(self.commit(requests, usize::MAX))
     }
 
-    /// Events and payload bytes of a commit.
-    fn most_together(&self) -> (usize, usize) {
+    /// The one whose turn it is.
+    fn first_together(&mut self, shared: bool) -> Option<Request> {
+        let large = match self.next {
+            Next::Small if shared => false,
+            Next::Large if shared => true,
+            _ => return self.together.pop(),
+        };
+        let mut first = None;
+        while let Some(request) = self.together.pop() {
+            if self.is_large(&request) == large {
+                first = Some(request);
+                break;
+            }
+            self.together.pass_over(request);
+        }
+        // What was passed over may be committed beside it.
+        self.together.end_turns();
+        first.or_else(|| self.together.pop())
+    }
+
+    fn is_large(&self, request: &Request) -> bool {
+        self.widths.expected(request.rest()) > SMALL
+    }
+
+    /// Events and payload bytes of a commit; `shared` where several tenants hand something in.
+    fn most_together(&self, shared: bool) -> (usize, usize) {
         let events = self.options.batch_events.min(MAX_ROWS);
         let bytes = self.options.batch_bytes;
-        match (self.several_until).is_some_and(|until| Instant::now() < until) {
+        match shared {
             true => (events.min(SHARED_EVENTS), bytes.min(SHARED_BYTES)),
             false => (events, bytes),
         }

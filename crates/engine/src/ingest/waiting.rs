@@ -43,7 +43,7 @@ impl Waiting {
     }
 
     /// The same of requests to which their turn did not come: their tenants are next, in this
-    /// order.
+    /// order, with what may begin the next commit.
     pub(super) fn untake(&mut self, requests: Vec<Request>) {
         let mut tenants = HashSet::new();
         let mut turns: VecDeque<TenantId> = (requests.iter())
