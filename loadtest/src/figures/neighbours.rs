@@ -528,7 +528,7 @@ mod tests {
                 ended: None,
             }
         };
-        let late = "SQLite, beside b (2.25 of 3, 2.25 of 3 posts): a post, p99";
+        let late = "SQLite, beside b (2.25 of 3, 2.25 of 3 posts; 4.0 ms alone): a post, p99";
         assert_eq!(missed(&again().figures(Size::Embedded)), [late]);
         let mut slower = again();
         slower.beside[0].usual = Some([5.0; 3]);

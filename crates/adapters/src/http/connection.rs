@@ -71,7 +71,7 @@ impl AtRest {
         }
     }
 
-    /// The connection that others have places on as well.
+    /// The connection that others may have places on as well.
     pub(super) fn shared(&self) -> Option<&Arc<Multiplexed>> {
         match self {
             Self::Http1(_) => None,
@@ -123,7 +123,7 @@ impl Connection {
         }
     }
 
-    /// Whether others have places on it as well.
+    /// Whether others may have places on it as well.
     pub(super) const fn is_shared(&self) -> bool {
         matches!(self, Self::Http2(_))
     }

@@ -81,16 +81,12 @@ impl Resting {
     /// What came that nobody asked for, of it at most one byte.
     async fn unasked(&mut self) -> Poll<io::Result<usize>> {
         let Self { stream, .. } = self;
-        // With a waker that does nothing: nobody waits for a connection at rest,
-        // and a real one would keep the memory of its finished task alive.
-        // Unconstrained, or an exhausted budget would look like "nothing new".
-        unconstrained(poll_fn(|_| {
-            let mut context = Context::from_waker(Waker::noop());
+        look(|context| {
             let mut byte = [0];
             let mut byte = ReadBuf::new(&mut byte);
-            let read = Pin::new(&mut *stream).poll_read(&mut context, &mut byte);
-            Poll::Ready(read.map_ok(|()| byte.filled().len()))
-        }))
+            let read = Pin::new(&mut *stream).poll_read(context, &mut byte);
+            read.map_ok(|()| byte.filled().len())
+        })
         .await
     }
 
@@ -119,13 +115,7 @@ impl Http1 {
     /// once all is written, on a stream that takes several pieces at once. Of a request
     /// without a body it may, to a receiver that answers before it has read the head.
     pub(super) async fn rest(mut self) -> Option<Resting> {
-        // As above, of the waker and the budget.
-        unconstrained(poll_fn(|_| {
-            let mut context = Context::from_waker(Waker::noop());
-            poll_driver(&mut self.driver, &mut context);
-            Poll::Ready(())
-        }))
-        .await;
+        look(|context| poll_driver(&mut self.driver, context)).await;
         if !self.requests.is_ready() {
             return None;
         }
@@ -168,6 +158,14 @@ impl Http1 {
     pub(super) fn meter(&self) -> Meter {
         self.meter.clone()
     }
+}
+
+/// Looks once at a connection that nobody waits for. With a waker that does nothing, as a
+/// real one would keep the memory of its finished task alive; unconstrained, or an
+/// exhausted budget would look like "nothing new".
+async fn look<T>(mut at: impl FnMut(&mut Context<'_>) -> T) -> T {
+    let once = poll_fn(|_| Poll::Ready(at(&mut Context::from_waker(Waker::noop()))));
+    unconstrained(once).await
 }
 
 /// Waits for something that the connection brings about, driving it meanwhile.

@@ -103,7 +103,11 @@ pub(super) fn named(name: &str, made: &[anyhow::Result<Beside>], usual: [f64; 3]
         Err(_) => "failed".to_owned(),
     };
     let times: Vec<_> = made.iter().map(times).collect();
-    format!("{name} ({} posts)", times.join(", "))
+    format!(
+        "{name} ({} posts; {:.1} ms alone)",
+        times.join(", "),
+        usual[0]
+    )
 }
 
 /// A post is what the second waits for; the others tell what it costs besides.
@@ -198,7 +202,7 @@ mod tests {
         };
         let first = || made(4, 200, 9.0);
         let twice = vec![first(), made(6, 1_000, 7.0)];
-        let of_two = "x (8.00 of 200, 1.00 of 1000 posts)";
+        let of_two = "x (8.00 of 200, 1.00 of 1000 posts; 5.0 ms alone)";
         assert_eq!(named("x", &twice, [5.0; 3]), of_two);
         assert_eq!(named("x", &twice[..1], [5.0; 3]), "x");
         let (noticed, memory) = together(twice).unwrap();
