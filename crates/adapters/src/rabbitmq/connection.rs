@@ -30,6 +30,11 @@ const STEP_TIMEOUT: Duration = Duration::from_secs(5);
 /// without a word is noticed after twice this many seconds.
 const HEARTBEAT_SECONDS: u16 = 10;
 
+/// The largest frame, where the URL names none (`?frame_max=`). lapin keeps room for 32 of
+/// them each way, whatever comes: with the broker's 128 KiB that would be 8 MiB for each
+/// connection, and no message of ours has more than 1 KiB.
+const FRAME_BYTES: u32 = 16_384;
+
 /// How often a connection is asked whether it still is one. Reads a flag.
 pub(super) const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
@@ -63,6 +68,7 @@ impl Address {
                 .clone_into(&mut uri.authority.host);
         }
         uri.query.heartbeat.get_or_insert(HEARTBEAT_SECONDS);
+        uri.query.frame_max.get_or_insert(FRAME_BYTES);
         Ok(Self { uri })
     }
 }
@@ -246,6 +252,14 @@ mod tests {
     fn an_ipv6_host_is_not_localhost() {
         let address = Address::parse("amqp://[::1]:5673/").unwrap();
         assert_eq!(address.uri.authority.host, "::1");
+    }
+
+    #[test]
+    fn frames_are_small_unless_the_url_says_otherwise() {
+        for (query, bytes) in [("", FRAME_BYTES), ("?frame_max=65536", 65_536)] {
+            let address = Address::parse(&format!("amqp://broker/%2f{query}")).unwrap();
+            assert_eq!(address.uri.query.frame_max, Some(bytes));
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -142,7 +142,6 @@ impl Deliverer {
     /// Waits, claims, sends and records. The permit leaves the hand as soon as
     /// the store knows of it.
     pub(super) async fn deliver(&self, in_hand: InHand, addressee: Option<Arc<Addressee>>) {
-        let permit = in_hand.permit;
         let Some(addressee) = addressee else {
             // Nobody can say where to, or sign for it: left to its deadline.
             in_hand.known();
@@ -153,14 +152,24 @@ impl Deliverer {
             () = self.shutdown.cancelled() => return,
             ready = self.get_ready(&in_hand, &addressee) => ready,
         };
-        let (connection, place, mut room) = match ready {
-            Ok(ready) => ready,
-            Err(NoPlace::TooLate) => return self.turned_away.too_late(in_hand).await,
-            Err(NoPlace::TurnedAway) => return self.turned_away.send(in_hand).await,
-            Err(NoPlace::NoToken(lasts)) => {
-                return self.turned_away.put_off(in_hand, lasts).await;
-            }
-        };
+        match ready {
+            // Apart: far more permits wait in hand than are claimed and sent, and each would
+            // have room for its request all the while.
+            Ok(ready) => Box::pin(self.start(in_hand, ready, &addressee)).await,
+            Err(NoPlace::TooLate) => self.turned_away.too_late(in_hand).await,
+            Err(NoPlace::TurnedAway) => self.turned_away.send(in_hand).await,
+            Err(NoPlace::NoToken(lasts)) => self.turned_away.put_off(in_hand, lasts).await,
+        }
+    }
+
+    /// Claims the permit, waits for its slot's instant, and sends.
+    async fn start(
+        &self,
+        in_hand: InHand,
+        (connection, place, mut room): (Connection, Place, Option<Room>),
+        addressee: &Addressee,
+    ) {
+        let permit = in_hand.permit;
         let claims = match addressee.target.batches {
             true => &self.batch_claims,
             false => &self.claims,
@@ -195,7 +204,7 @@ impl Deliverer {
             place,
             room,
         };
-        self.send(started, &addressee).await;
+        self.send(started, addressee).await;
     }
 
     /// Gives permits back to the store, unused.
@@ -626,5 +635,23 @@ fn note_late(permit: &Permit, sent_after: Duration, late: Late) {
             sent_after_ms = sent_after.as_secs_f64() * 1_000.0,
             "a request left later than it is counted: its start in the ledger is too early"
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes_of<'a, F: Future>(
+        _: impl Fn(&'a Deliverer, InHand, Option<Arc<Addressee>>) -> F,
+    ) -> usize {
+        size_of::<F>()
+    }
+
+    /// A worker has some thousands of them in hand.
+    #[test]
+    fn a_permit_that_waits_in_hand_is_small() {
+        let bytes = bytes_of(Deliverer::deliver);
+        assert!(bytes <= 2_048, "{bytes} bytes");
     }
 }

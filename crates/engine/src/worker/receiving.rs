@@ -122,10 +122,14 @@ impl Receiving {
                 let target = targets.get(&in_hand.permit.destination).cloned();
                 let given_up = self.given_up.clone();
                 // Boxed, because a task is moved several times until it is over, and this one
-                // is large: that was a twentieth of a worker's time.
+                // is large: that was a twentieth of a worker's time. And selected here, because
+                // the token's own function has room for what it runs twice.
                 self.tasks.spawn(Box::pin(async move {
-                    let delivery = deliverer.deliver(in_hand, target);
-                    given_up.run_until_cancelled(delivery).await
+                    tokio::select! {
+                        biased;
+                        () = given_up.cancelled() => {}
+                        () = deliverer.deliver(in_hand, target) => {}
+                    }
                 }));
             }
         }
