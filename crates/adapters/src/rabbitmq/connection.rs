@@ -30,9 +30,10 @@ const STEP_TIMEOUT: Duration = Duration::from_secs(5);
 /// without a word is noticed after twice this many seconds.
 const HEARTBEAT_SECONDS: u16 = 10;
 
-/// The largest frame, where the URL names none (`?frame_max=`). lapin keeps room for 32 of
-/// them each way, whatever comes: with the broker's 128 KiB that would be 8 MiB for each
-/// connection, and no message of ours has more than 1 KiB.
+/// The largest frame where we publish, if the URL names none (`?frame_max=`). lapin keeps room
+/// for 32 of them each way, whatever comes: with the broker's 128 KiB that is 8 MiB for each
+/// connection, and no message of ours has more than 1 KiB. Where we consume it is the
+/// broker's: what comes may be anybody's, and its headers are one frame.
 const FRAME_BYTES: u32 = 16_384;
 
 /// How often a connection is asked whether it still is one. Reads a flag.
@@ -68,8 +69,14 @@ impl Address {
                 .clone_into(&mut uri.authority.host);
         }
         uri.query.heartbeat.get_or_insert(HEARTBEAT_SECONDS);
-        uri.query.frame_max.get_or_insert(FRAME_BYTES);
         Ok(Self { uri })
+    }
+
+    /// The same, for a connection on which nothing comes but answers to what we publish.
+    pub(super) fn for_publishing(&self) -> Self {
+        let mut uri = self.uri.clone();
+        uri.query.frame_max.get_or_insert(FRAME_BYTES);
+        Self { uri }
     }
 }
 
@@ -255,10 +262,15 @@ mod tests {
     }
 
     #[test]
-    fn frames_are_small_unless_the_url_says_otherwise() {
-        for (query, bytes) in [("", FRAME_BYTES), ("?frame_max=65536", 65_536)] {
+    fn frames_are_small_where_we_publish_unless_the_url_says_otherwise() {
+        for (query, consuming, publishing) in [
+            ("", None, FRAME_BYTES),
+            ("?frame_max=65536", Some(65_536), 65_536),
+        ] {
             let address = Address::parse(&format!("amqp://broker/%2f{query}")).unwrap();
-            assert_eq!(address.uri.query.frame_max, Some(bytes));
+            assert_eq!(address.uri.query.frame_max, consuming);
+            let address = address.for_publishing();
+            assert_eq!(address.uri.query.frame_max, Some(publishing));
         }
     }
 

@@ -200,8 +200,9 @@ struct Lanes {
 
 impl Lanes {
     async fn dial(address: &Address, queue: &Queue) -> Result<Self, QueueError> {
+        let name = format!("paceline publisher of {}", queue.name);
         let lanes = Self {
-            line: Line::dial(address, &format!("paceline publisher of {}", queue.name)).await?,
+            line: Line::dial(&address.for_publishing(), &name).await?,
             places: Semaphore::new(LANES),
             free: Mutex::new(Vec::with_capacity(LANES)),
         };

@@ -153,8 +153,7 @@ impl Deliverer {
             ready = self.get_ready(&in_hand, &addressee) => ready,
         };
         match ready {
-            // Apart: far more permits wait in hand than are claimed and sent, and each would
-            // have room for its request all the while.
+            // Apart, or whatever waits in hand would have room for its request all the while.
             Ok(ready) => Box::pin(self.start(in_hand, ready, &addressee)).await,
             Err(NoPlace::TooLate) => self.turned_away.too_late(in_hand).await,
             Err(NoPlace::TurnedAway) => self.turned_away.send(in_hand).await,
@@ -635,23 +634,5 @@ fn note_late(permit: &Permit, sent_after: Duration, late: Late) {
             sent_after_ms = sent_after.as_secs_f64() * 1_000.0,
             "a request left later than it is counted: its start in the ledger is too early"
         );
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn bytes_of<'a, F: Future>(
-        _: impl Fn(&'a Deliverer, InHand, Option<Arc<Addressee>>) -> F,
-    ) -> usize {
-        size_of::<F>()
-    }
-
-    /// A worker has some thousands of them in hand.
-    #[test]
-    fn a_permit_that_waits_in_hand_is_small() {
-        let bytes = bytes_of(Deliverer::deliver);
-        assert!(bytes <= 2_048, "{bytes} bytes");
     }
 }

@@ -35,6 +35,10 @@ const OF_A_TENANT: usize = MAX_STREAMS / 5;
 /// And of one session: a customer's link does not take all of them.
 const OF_A_SESSION: usize = 6;
 
+/// How far apart the looks of one tenant's pages begin. As many as it may watch, twice a
+/// second each, would keep its readers at work all the time, and most of a small machine.
+const APART: Duration = Duration::from_millis(50);
+
 /// How long a browser may take to read what it is told.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -162,7 +166,37 @@ type Saying = watch::Sender<Option<Arc<str>>>;
 
 /// Looks that go on, by their pages.
 #[derive(Clone, Default)]
-struct Looks(Arc<Mutex<HashMap<Page, Saying>>>);
+struct Looks {
+    pages: Arc<Mutex<HashMap<Page, Saying>>>,
+    turns: Turns,
+}
+
+/// The line of each tenant's looks, and when the last of them began.
+#[derive(Clone, Default)]
+struct Turns(Arc<Mutex<HashMap<TenantId, Arc<tokio::sync::Mutex<Option<Instant>>>>>>);
+
+impl Turns {
+    /// Waits until a look of the tenant's may begin, in the order in which they ask. Who
+    /// gives up takes nobody's time.
+    async fn take(&self, tenant: TenantId) {
+        let line = self.line(tenant);
+        let mut last = line.lock().await;
+        if let Some(last) = *last {
+            tokio::time::sleep_until(last + APART).await;
+        }
+        *last = Some(Instant::now());
+    }
+
+    /// One that nobody is in is forgotten, once its next look would not have to wait.
+    fn line(&self, tenant: TenantId) -> Arc<tokio::sync::Mutex<Option<Instant>>> {
+        let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        lines.retain(|_, line| match Arc::get_mut(line) {
+            None => true,
+            Some(last) => last.get_mut().is_some_and(|last| last.elapsed() < APART),
+        });
+        Arc::clone(lines.entry(tenant).or_default())
+    }
+}
 
 impl Looks {
     /// What is said of a page from now on, and what was said last. `begin` is asked to
@@ -202,8 +236,27 @@ impl Looks {
         left
     }
 
+    /// Waits for the turn of a page, and keeps it for whoever comes after all have left.
+    /// Not any longer, and says so, once nobody watches, or the process ends.
+    async fn in_turn(
+        &self,
+        (page, saying): (&Page, &Saying),
+        shutdown: &CancellationToken,
+    ) -> bool {
+        let [home, _shown] = page.tenants;
+        let mut turn = std::pin::pin!(self.turns.take(home));
+        loop {
+            tokio::select! {
+                biased;
+                () = shutdown.cancelled() => return false,
+                () = saying.closed() => if self.is_left(page, saying) { return false },
+                () = &mut turn => return true,
+            }
+        }
+    }
+
     fn pages(&self) -> MutexGuard<'_, HashMap<Page, Saying>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.pages.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -254,6 +307,10 @@ where
     let looks = pages.0.streams.looks.clone();
     let [home, _shown] = page.tenants;
     while !pages.0.shutdown.is_cancelled() && !looks.is_left(&page, &saying) {
+        let shutdown = &pages.0.shutdown;
+        if !looks.in_turn((&page, &saying), shutdown).await {
+            return;
+        }
         let (asked, look) = (pages.clone(), Arc::clone(&look));
         let looking = async move {
             // Beside the tenant's other readers.
@@ -429,6 +486,71 @@ mod tests {
             ..page("/one/more")
         };
         assert!(looks.join(anothers, |_, _| {}).is_some());
+    }
+
+    /// Begins to watch so many pages, and says when each is looked at.
+    async fn begin_to_watch(looks: &Looks, tenant: TenantId, pages: usize) -> Vec<Duration> {
+        let (shutdown, began) = (CancellationToken::new(), Instant::now());
+        let (mut said, mut waits) = (Vec::new(), Vec::new());
+        for one in 0..pages {
+            let page = Page {
+                tenants: [tenant, tenant],
+                address: one.to_string(),
+            };
+            said.extend(looks.join(page, |page, saying| waits.push((page, saying))));
+        }
+        let shutdown = &shutdown;
+        let turns = waits.iter().map(|(page, saying)| async move {
+            assert!(looks.in_turn((page, saying), shutdown).await);
+            began.elapsed()
+        });
+        futures_util::future::join_all(turns).await
+    }
+
+    /// What is watched alone is looked at as soon as it is there.
+    #[tokio::test(start_paused = true)]
+    async fn the_looks_of_one_tenant_are_apart_and_keep_no_other_waiting() {
+        let looks = Looks::default();
+        let (ours, theirs) = tokio::join!(
+            begin_to_watch(&looks, TENANT, OF_A_TENANT),
+            begin_to_watch(&looks, OTHER, 1),
+        );
+        assert_eq!(theirs, [Duration::ZERO]);
+        let most = Duration::from_millis(5);
+        for (nth, at) in (0..).zip(ours) {
+            let due = APART * nth;
+            assert!(due <= at && at <= due + most * nth, "{nth}: {at:?}");
+        }
+        tokio::time::sleep(APART).await;
+        looks.turns.take(OTHER).await;
+        let known = looks.turns.0.lock().unwrap().len();
+        assert_eq!(known, 1, "whose looks are over is forgotten");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_page_that_is_left_in_the_line_takes_nobodys_time() {
+        let (looks, shutdown) = (Looks::default(), CancellationToken::new());
+        looks.turns.take(TENANT).await;
+        let mut begun = Vec::new();
+        for one in 0..OF_A_TENANT {
+            let said = looks.join(page(&one.to_string()), |page, saying| {
+                begun.push((page, saying))
+            });
+            drop(said);
+        }
+        for (page, saying) in &begun {
+            assert!(!looks.in_turn((page, saying), &shutdown).await);
+        }
+        assert!(looks.pages().is_empty(), "nothing goes on for it");
+        let now = Instant::now();
+        looks.turns.take(TENANT).await;
+        assert!(now.elapsed() <= APART + Duration::from_millis(5));
+
+        let mut begun = None;
+        let _said = looks.join(page("/a"), |page, saying| begun = Some((page, saying)));
+        let (page, saying) = begun.unwrap();
+        shutdown.cancel();
+        assert!(!looks.in_turn((&page, &saying), &shutdown).await);
     }
 
     const STATEMENT: Duration = Duration::from_secs(1);
