@@ -171,9 +171,12 @@ struct Looks {
     turns: Turns,
 }
 
-/// The line of each tenant's looks, and when the last of them began.
+/// Whose turn it is has it: when the last look of the line began.
+type Line = Arc<tokio::sync::Mutex<Option<Instant>>>;
+
+/// The line of each tenant's looks.
 #[derive(Clone, Default)]
-struct Turns(Arc<Mutex<HashMap<TenantId, Arc<tokio::sync::Mutex<Option<Instant>>>>>>);
+struct Turns(Arc<Mutex<HashMap<TenantId, Line>>>);
 
 impl Turns {
     /// Waits until a look of the tenant's may begin, in the order in which they ask. Who
@@ -188,7 +191,7 @@ impl Turns {
     }
 
     /// One that nobody is in is forgotten, once its next look would not have to wait.
-    fn line(&self, tenant: TenantId) -> Arc<tokio::sync::Mutex<Option<Instant>>> {
+    fn line(&self, tenant: TenantId) -> Line {
         let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         lines.retain(|_, line| match Arc::get_mut(line) {
             None => true,
