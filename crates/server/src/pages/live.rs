@@ -36,7 +36,7 @@ const OF_A_TENANT: usize = MAX_STREAMS / 5;
 const OF_A_SESSION: usize = 6;
 
 /// How far apart the looks of one tenant's pages begin. As many as it may watch, twice a
-/// second each, would keep its readers at work all the time, and most of a small machine.
+/// second each, would be 80 looks a second, and others would wait for them.
 const APART: Duration = Duration::from_millis(50);
 
 /// How long a browser may take to read what it is told.
@@ -171,7 +171,7 @@ struct Looks {
     turns: Turns,
 }
 
-/// Whose turn it is has it: when the last look of the line began.
+/// When the last look of a line began. Whoever is first in the line holds the lock.
 type Line = Arc<tokio::sync::Mutex<Option<Instant>>>;
 
 /// The line of each tenant's looks.
@@ -310,8 +310,7 @@ where
     let looks = pages.0.streams.looks.clone();
     let [home, _shown] = page.tenants;
     while !pages.0.shutdown.is_cancelled() && !looks.is_left(&page, &saying) {
-        let shutdown = &pages.0.shutdown;
-        if !looks.in_turn((&page, &saying), shutdown).await {
+        if !looks.in_turn((&page, &saying), &pages.0.shutdown).await {
             return;
         }
         let (asked, look) = (pages.clone(), Arc::clone(&look));
