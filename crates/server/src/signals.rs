@@ -1,4 +1,5 @@
-//! SIGINT and SIGTERM: the first asks to drain, the second ends at once.
+//! SIGINT and SIGTERM: the first asks to drain, the second ends at once. What only looks
+//! ends with the first.
 
 use std::process::ExitCode;
 
@@ -33,6 +34,19 @@ where
             tracing::warn!(signal = name, "ended before all was drained");
             Ok(ExitCode::from(EXIT_INTERRUPTED))
         }
+    }
+}
+
+/// Runs `look` until the first SIGINT, which drops it where it stands: for what only looks,
+/// and so leaves nothing behind. One that comes between two waits of a loop, or while a server
+/// is asked, counts as well.
+pub async fn until_interrupted(
+    look: impl Future<Output = anyhow::Result<()>>,
+) -> anyhow::Result<()> {
+    tokio::select! {
+        biased;
+        heard = tokio::signal::ctrl_c() => heard.context("listen for SIGINT"),
+        ended = look => ended,
     }
 }
 

@@ -14,6 +14,7 @@ use crate::api::fleet::Fleet;
 use crate::api::standings::Standing;
 use crate::client::Client;
 use crate::output::{self, Format};
+use crate::signals;
 
 /// Below this the API would be asked more often than it answers.
 const SHORTEST: Duration = Duration::from_millis(100);
@@ -49,20 +50,22 @@ pub struct Args {
 pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let client = Client::new(&args.connection.client)?;
     let live = io::stdout().is_terminal() && !args.once;
-    loop {
-        match args.all {
-            true => of_all(&client, &args, live).await?,
-            false => of_one(&client, &args, live).await?,
-        }
-        if !live {
-            return Ok(ExitCode::SUCCESS);
-        }
-        tokio::select! {
-            biased;
-            _ = tokio::signal::ctrl_c() => return Ok(ExitCode::SUCCESS),
-            () = tokio::time::sleep(args.every.max(SHORTEST)) => {}
-        }
+    let look = async || match args.all {
+        true => of_all(&client, &args, live).await,
+        false => of_one(&client, &args, live).await,
+    };
+    if !live {
+        look().await?;
+        return Ok(ExitCode::SUCCESS);
     }
+    signals::until_interrupted(async {
+        loop {
+            look().await?;
+            tokio::time::sleep(args.every.max(SHORTEST)).await;
+        }
+    })
+    .await?;
+    Ok(ExitCode::SUCCESS)
 }
 
 async fn of_one(client: &Client, args: &Args, live: bool) -> anyhow::Result<()> {

@@ -1,6 +1,7 @@
 //! What the command line prints and says, against a real server.
 
 use std::io::{BufRead, BufReader};
+use std::net::{TcpListener, TcpStream};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::sync::mpsc;
 use std::thread;
@@ -364,6 +365,25 @@ async fn an_event_is_resent_to_all_where_it_was_or_to_one() {
 /// Ends it, even if the test fails.
 struct Ends(Child);
 
+impl Ends {
+    /// As Ctrl-C does, and it ends well.
+    #[track_caller]
+    fn interrupt(&mut self) {
+        let interrupt = format!("kill -INT {}", self.0.id());
+        let interrupt = Command::new("sh").args(["-c", &interrupt]).status();
+        assert!(interrupt.unwrap().success());
+        let began = Instant::now();
+        let ended = loop {
+            if let Some(status) = self.0.try_wait().unwrap() {
+                break status;
+            }
+            assert!(began.elapsed() < PATIENCE, "it goes on");
+            thread::sleep(Duration::from_millis(20));
+        };
+        assert!(ended.success(), "{ended}");
+    }
+}
+
 impl Drop for Ends {
     fn drop(&mut self) {
         let _ = self.0.kill();
@@ -412,9 +432,38 @@ fn new_events_are_printed_as_they_come() {
         id(&event).to_owned()
     });
     assert_eq!(seen, new, "and not {old}");
-    let interrupt = format!("kill -INT {}", tail.0.id());
-    let interrupt = Command::new("sh").args(["-c", &interrupt]).status();
-    assert!(interrupt.unwrap().success());
-    assert!(tail.0.wait().unwrap().success(), "it ends well");
+    tail.interrupt();
     assert_eq!(printed.recv_timeout(PATIENCE).ok(), None, "no more of them");
+}
+
+/// What is asked first, by a connection that stays open.
+fn first_line(listener: TcpListener) -> mpsc::Receiver<(String, TcpStream)> {
+    let (seen, asked) = mpsc::channel();
+    thread::spawn(move || {
+        let (connection, _) = listener.accept().unwrap();
+        let line = BufReader::new(&connection).lines().next();
+        seen.send((line.unwrap().unwrap(), connection))
+    });
+    asked
+}
+
+/// Ctrl-C ends it while it waits for an answer, too.
+#[test]
+fn a_tail_ends_while_the_server_is_silent() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let tail = Command::new(env!("CARGO_BIN_EXE_paceline"))
+        .current_dir(folder.path())
+        .env_clear()
+        .env(
+            "PACELINE_URL",
+            format!("http://{}", silent.local_addr().unwrap()),
+        )
+        .env("PACELINE_API_KEY", KEY)
+        .args(["event", "tail", "--since", "2026-01-31T12:00:00Z"])
+        .spawn();
+    let mut tail = Ends(tail.unwrap());
+    let asked = first_line(silent).recv_timeout(PATIENCE).unwrap();
+    assert!(asked.0.starts_with("GET /v1/events?"), "{}", asked.0);
+    tail.interrupt();
 }

@@ -17,9 +17,9 @@ use super::list::{Which, cells, page};
 use crate::api::events::ListedEvent;
 use crate::client::Client;
 use crate::commands::destination::Connection;
-use crate::edge;
 use crate::output::{self, Format};
 use crate::service::MAX_EVENTS_LISTED;
+use crate::{edge, signals};
 
 /// Which events. One that gets into the state, or the status, that is asked for is printed
 /// if that is within a few seconds of newer ones.
@@ -57,20 +57,19 @@ pub(super) async fn run(args: Tail) -> anyhow::Result<()> {
             look(&client, &query, &mut seen).await?;
         }
     }
-    output::aside("new events are printed as they come; Ctrl-C ends");
-    loop {
-        tokio::select! {
-            biased;
-            _ = tokio::signal::ctrl_c() => return Ok(()),
-            () = tokio::time::sleep(EVERY) => {}
-        }
-        for event in look(&client, &query, &mut seen).await? {
-            match args.connection.output {
-                Format::Json => output::line(&serde_json::to_string(&event)?)?,
-                Format::Table => output::line(&cells(&event).join("  "))?,
+    signals::until_interrupted(async {
+        output::aside("new events are printed as they come; Ctrl-C ends");
+        loop {
+            tokio::time::sleep(EVERY).await;
+            for event in look(&client, &query, &mut seen).await? {
+                match args.connection.output {
+                    Format::Json => output::line(&serde_json::to_string(&event)?)?,
+                    Format::Table => output::line(&cells(&event).join("  "))?,
+                }
             }
         }
-    }
+    })
+    .await
 }
 
 /// What is known of what has come.
