@@ -189,6 +189,10 @@ impl Store for PostgresStore {
         true
     }
 
+    fn accepts_side_by_side(&self) -> bool {
+        true
+    }
+
     fn head_start(&self) -> Duration {
         MAX_HEAD_START
     }

@@ -21,11 +21,10 @@ use std::time::Duration;
 
 use domain::event::NewEvent;
 use domain::ids::TenantId;
-use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 
 use self::waiting::Waiting;
 use self::widths::{UNKNOWN, Widths};
@@ -141,8 +140,9 @@ impl Request {
     }
 }
 
-/// Events on their way into the store, and what it answered.
-type Commit = BoxFuture<'static, Committed>;
+/// Events on their way into the store, and what it answered. It goes on, and gives its
+/// connection back, while the loop tries others one by one.
+type Commit = AbortOnDropHandle<Committed>;
 
 struct Committed {
     requests: Vec<Request>,
@@ -157,6 +157,14 @@ enum Next {
     /// The last commit was long.
     Small,
     /// The last commit left one out.
+    Large,
+}
+
+/// Which requests share a commit with the first one.
+#[derive(Clone, Copy)]
+enum Take {
+    Any,
+    Small,
     Large,
 }
 
@@ -188,6 +196,9 @@ pub struct IngestLoop {
     last_together: Option<Instant>,
     /// What may begin the next of them.
     next: Next,
+    /// There may be a small one that can be written beside a long commit: they are not looked
+    /// for again at each request that comes.
+    look_beside: bool,
     /// Who handed something in last, and when.
     last: Option<(TenantId, Instant)>,
     /// Two have, one soon after the other.
@@ -216,6 +227,7 @@ impl Ingest {
             part_from: Instant::now(),
             last_together: None,
             next: Next::Any,
+            look_beside: false,
             last: None,
             several_until: None,
         };
@@ -283,21 +295,26 @@ impl IngestLoop {
     /// Commits until `shutdown`, then refuses new requests and commits those
     /// that wait.
     pub async fn run(mut self, shutdown: CancellationToken) {
-        let (mut together, mut part): (Option<Commit>, Option<Commit>) = (None, None);
+        let (mut together, mut beside): (Option<Commit>, Option<Commit>) = (None, None);
+        let mut part: Option<Commit> = None;
         let (mut stopping, mut closed) = (false, false);
         loop {
             if together.is_none() {
                 together = self.commit_together();
             }
+            if together.is_some() && beside.is_none() {
+                beside = self.commit_beside();
+            }
             let rests = part.is_none() && !closed && Instant::now() < self.part_from;
             if part.is_none() && !rests {
                 part = self.commit_part();
             }
-            if closed && together.is_none() && part.is_none() && !rests {
+            let writes = together.is_some() || beside.is_some() || part.is_some();
+            if closed && !writes && !rests {
                 return;
             }
-            // What comes during a commit gathers in the channel, which is bounded.
-            let idle = together.is_none();
+            // What comes during commits gathers in the channel, which is bounded.
+            let takes = together.is_none() || (beside.is_none() && self.takes_beside());
             tokio::select! {
                 biased;
                 () = shutdown.cancelled(), if !stopping => {
@@ -305,12 +322,13 @@ impl IngestLoop {
                     self.requests.close();
                 }
                 done = under_way(&mut together) => self.deal_out(done).await,
+                done = under_way(&mut beside) => self.deal_out(done).await,
                 done = under_way(&mut part) => {
                     self.measure(&done);
                     self.deal_out(done).await;
                 }
                 () = sleep_until(self.part_from), if rests => {}
-                request = self.requests.recv(), if idle && !closed => match request {
+                request = self.requests.recv(), if takes && !closed => match request {
                     Some(request) => self.sort(request),
                     None => closed = true,
                 },
@@ -325,10 +343,26 @@ impl IngestLoop {
         if last.is_some_and(|(last, at)| last != request.tenant && now < at + ALONE_AFTER) {
             self.several_until = Some(now + ALONE_AFTER);
         }
-        match self.is_wide(request.rest()) {
-            true => self.apart.push(request),
-            false => self.together.push(request),
+        match self.widths.expected(request.rest()) {
+            wide if wide > *PART.end() => self.apart.push(request),
+            expected => {
+                self.look_beside |= expected <= SMALL;
+                self.together.push(request);
+            }
         }
+    }
+
+    /// All that has come, as far as there is room for it.
+    fn sort_all(&mut self) {
+        while self.has_room()
+            && let Ok(request) = self.requests.try_recv()
+        {
+            self.sort(request);
+        }
+    }
+
+    fn has_room(&self) -> bool {
+        self.together.len() < self.options.queue
     }
 
     /// Whether these are written apart.
@@ -338,39 +372,24 @@ impl IngestLoop {
 
     /// Whatever waits, tenant by tenant, up to the bounds of a commit.
     fn commit_together(&mut self) -> Option<Commit> {
-        while self.together.len() < self.options.queue
-            && let Ok(request) = self.requests.try_recv()
-        {
-            self.sort(request);
-        }
-        let shared = (self.several_until).is_some_and(|until| Instant::now() < until);
-        let (most_events, most_bytes) = self.most_together(shared);
+        self.sort_all();
+        let shared = self.is_shared();
         let first = self.first_together(shared)?;
-        let only_small = shared && !self.is_large(&first);
-        let mut left_out = false;
-        let (mut events, mut bytes) = size(&first);
-        let mut requests = vec![first];
-        while events < most_events
-            && bytes < most_bytes
-            && let Some(request) = self.together.pop()
-        {
-            let (more_events, more_bytes) = size(&request);
-            let too_large = only_small && self.is_large(&request);
-            if too_large || events + more_events > most_events || bytes + more_bytes > most_bytes {
-                left_out |= too_large;
-                self.together.pass_over(request);
-                continue;
+        let large = self.is_large(&first);
+        let (requests, left_out) = match (shared, large) {
+            (true, false) => self.taken_with(first, shared, Take::Small),
+            // The small ones need not wait for it.
+            (true, true) if self.store.accepts_side_by_side() => {
+                (self.taken_with(first, shared, Take::Large).0, false)
             }
-            events += more_events;
-            bytes += more_bytes;
-            requests.push(request);
-        }
-        self.together.end_turns();
+            _ => self.taken_with(first, shared, Take::Any),
+        };
         self.last_together = Some(Instant::now());
         let long = match shared {
-            true => !only_small,
-            false => events > SMALL as usize,
+            true => large,
+            false => self.expected(&requests) > SMALL,
         };
+        self.look_beside = long;
         self.next = match (left_out, long) {
             (true, _) => Next::Large,
             (false, true) => Next::Small,
@@ -379,13 +398,76 @@ impl IngestLoop {
         Some(self.commit(requests, usize::MAX))
     }
 
+    /// Small ones, while a long commit is under way: they need not wait for it where the store
+    /// writes both at once.
+    fn commit_beside(&mut self) -> Option<Commit> {
+        if self.next != Next::Small || !self.store.accepts_side_by_side() {
+            return None;
+        }
+        self.sort_all();
+        if !self.is_shared() || !std::mem::take(&mut self.look_beside) {
+            return None;
+        }
+        let first = self.first_of(false)?;
+        let (requests, _) = self.taken_with(first, true, Take::Small);
+        // There may be more than one commit holds, and no new one has to come for the rest.
+        self.look_beside = true;
+        self.last_together = Some(Instant::now());
+        Some(self.commit(requests, usize::MAX))
+    }
+
+    /// Whether what comes is looked at during a commit: it may be written beside that.
+    fn takes_beside(&self) -> bool {
+        self.next == Next::Small && self.has_room() && self.store.accepts_side_by_side()
+    }
+
+    /// Whether several tenants hand something in.
+    fn is_shared(&self) -> bool {
+        (self.several_until).is_some_and(|until| Instant::now() < until)
+    }
+
+    /// The first one and what is committed with it, and whether something was left out for
+    /// its size alone.
+    fn taken_with(&mut self, first: Request, shared: bool, take: Take) -> (Vec<Request>, bool) {
+        let (most_events, most_bytes) = self.most_together(shared);
+        let mut left_out = false;
+        let (mut events, mut bytes) = size(&first);
+        let mut requests = vec![first];
+        while events < most_events
+            && bytes < most_bytes
+            && let Some(request) = self.together.pop()
+        {
+            let (more_events, more_bytes) = size(&request);
+            let other = match take {
+                Take::Any => false,
+                Take::Small => self.is_large(&request),
+                Take::Large => !self.is_large(&request),
+            };
+            if other || events + more_events > most_events || bytes + more_bytes > most_bytes {
+                left_out |= other;
+                self.together.pass_over(request);
+                continue;
+            }
+            events += more_events;
+            bytes += more_bytes;
+            requests.push(request);
+        }
+        self.together.end_turns();
+        (requests, left_out)
+    }
+
     /// The one whose turn it is.
     fn first_together(&mut self, shared: bool) -> Option<Request> {
-        let large = match self.next {
-            Next::Small if shared => false,
-            Next::Large if shared => true,
-            _ => return self.together.pop(),
+        let first = match self.next {
+            Next::Small if shared => self.first_of(false),
+            Next::Large if shared => self.first_of(true),
+            Next::Any | Next::Small | Next::Large => None,
         };
+        first.or_else(|| self.together.pop())
+    }
+
+    /// The first of the large ones, or of the small ones, that is next of its tenant.
+    fn first_of(&mut self, large: bool) -> Option<Request> {
         let mut first = None;
         while let Some(request) = self.together.pop() {
             if self.is_large(&request) == large {
@@ -396,11 +478,17 @@ impl IngestLoop {
         }
         // What was passed over may be committed beside it.
         self.together.end_turns();
-        first.or_else(|| self.together.pop())
+        first
     }
 
     fn is_large(&self, request: &Request) -> bool {
         self.widths.expected(request.rest()) > SMALL
+    }
+
+    /// Deliveries that all of these will add.
+    fn expected(&self, requests: &[Request]) -> u32 {
+        let each = requests.iter().map(|one| self.widths.expected(one.rest()));
+        each.fold(0, u32::saturating_add)
     }
 
     /// Events and payload bytes of a commit; `shared` where several tenants hand something in.
@@ -442,7 +530,7 @@ impl IngestLoop {
             .flat_map(|request| request.rest().iter().take(most).cloned())
             .collect();
         let store = Arc::clone(&self.store);
-        async move {
+        AbortOnDropHandle::new(tokio::spawn(async move {
             let began = Instant::now();
             let answer = store.accept_events(&events).await;
             Committed {
@@ -450,8 +538,7 @@ impl IngestLoop {
                 answer,
                 took: began.elapsed(),
             }
-        }
-        .boxed()
+        }))
     }
 
     /// The next part is as large as will take as long as one is meant to, if this one
@@ -572,7 +659,8 @@ async fn under_way(commit: &mut Option<Commit>) -> Committed {
         Some(running) => {
             let done = running.await;
             *commit = None;
-            done
+            // It is aborted only with the loop.
+            done.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
         }
         None => std::future::pending().await,
     }

@@ -1,5 +1,8 @@
 //! Ingest: one commit for all who wait, an answer only after it.
 
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+
 use bytes::Bytes;
 use domain::event::{Audience, NewEvent, Timing};
 use domain::ids::{EventId, TenantId};
@@ -520,6 +523,62 @@ async fn small_requests_and_large_ones_take_turns() {
     front.accept(of_another).await;
     pass(ms(100)).await;
     assert_eq!(front.commits(), [100, 64, 101, 100, 100]);
+}
+
+/// Where the store writes both at once, nobody's small request waits for a long commit; large
+/// ones do, and so does whatever one tenant hands in alone.
+#[tokio::test(start_paused = true)]
+async fn small_requests_are_written_beside_a_long_commit() {
+    let front = Front::new(IngestOptions::default());
+    front.world.store.side_by_side.store(true, Ordering::SeqCst);
+    front.world.store.accept.takes(ms(10));
+    front.accept(events(100, 1)).await;
+    front.accept(events(1, 1)).await;
+    assert_eq!(front.commits(), [100]);
+    let of_another = |count| {
+        let mut events = events(count, 1);
+        events.iter_mut().for_each(|event| event.tenant = OTHER);
+        front.accept(events)
+    };
+    of_another(17).await;
+    assert_eq!(front.commits(), [100, 1]);
+    pass(ms(5)).await;
+    let waiting = [of_another(1).await, of_another(1).await];
+    assert_eq!(front.commits(), [100, 1], "one is under way beside it");
+    // The large one by itself, and both small ones beside it.
+    pass(ms(6)).await;
+    assert_eq!(front.commits(), [100, 1, 17, 2]);
+    for accepted in waiting {
+        assert_eq!(accepted.await.unwrap().unwrap().len(), 1);
+    }
+}
+
+/// A commit that fails holds up no other that is under way, nor its connection.
+#[tokio::test(start_paused = true)]
+async fn a_commit_goes_on_while_others_are_tried_one_by_one() {
+    let front = Front::new(IngestOptions::default());
+    front.world.store.side_by_side.store(true, Ordering::SeqCst);
+    front.world.store.accept.takes(ms(10));
+    let ended = Arc::<Mutex<Vec<usize>>>::default();
+    let mut answer = fails_of(StoreError::Refused);
+    let ends = Arc::clone(&ended);
+    front.world.store.accept.answers(move |events| {
+        ends.lock().unwrap().push(events.len());
+        answer(events)
+    });
+    front.accept(events(100, 1)).await;
+    front.accept(events(1, 1)).await;
+    pass(ms(2)).await;
+    let of_another = |count, bytes| {
+        let mut events = events(count, bytes);
+        events.iter_mut().for_each(|event| event.tenant = OTHER);
+        front.accept(events)
+    };
+    let culprit = of_another(1, 13).await;
+    of_another(17, 1).await;
+    assert!(culprit.await.unwrap().is_err());
+    // After 10 and 12 ms, 20, 22 and 32.
+    assert_eq!(*ended.lock().unwrap(), [100, 2, 17, 1, 1]);
 }
 
 /// A step of the store takes two events here. Those that it did not come to are first in

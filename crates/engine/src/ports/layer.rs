@@ -73,6 +73,11 @@ pub trait StoreLayer: Send + Sync {
         self.under().is_some_and(Store::plain_outcomes_apart)
     }
 
+    /// See [`Store::accepts_side_by_side`].
+    fn accepts_side_by_side(&self) -> bool {
+        self.under().is_some_and(Store::accepts_side_by_side)
+    }
+
     /// See [`Store::release_permits`].
     async fn release_permits(&self, permits: &[Permit]) -> Result<Vec<Wake>, StoreError> {
         asked(self.under())?.release_permits(permits).await
@@ -176,6 +181,10 @@ impl<T: StoreLayer> Store for T {
 
     fn plain_outcomes_apart(&self) -> bool {
         StoreLayer::plain_outcomes_apart(self)
+    }
+
+    fn accepts_side_by_side(&self) -> bool {
+        StoreLayer::accepts_side_by_side(self)
     }
 
     async fn release_permits(&self, permits: &[Permit]) -> Result<Vec<Wake>, StoreError> {

@@ -135,6 +135,12 @@ pub trait Store: Send + Sync {
         false
     }
 
+    /// Whether two commits of events are written at once. Where there is one writer, the
+    /// second would wait for all of the first.
+    fn accepts_side_by_side(&self) -> bool {
+        false
+    }
+
     /// Hands back permits unused: rows that are still `admitted` under the
     /// given numbers wait again. Idempotent. Returns whom to wake.
     async fn release_permits(&self, permits: &[Permit]) -> Result<Vec<Wake>, StoreError>;

@@ -68,6 +68,10 @@ impl Store for TracedStore {
         self.inner.plain_outcomes_apart()
     }
 
+    fn accepts_side_by_side(&self) -> bool {
+        self.inner.accepts_side_by_side()
+    }
+
     async fn release_permits(&self, permits: &[Permit]) -> Result<Vec<Wake>, StoreError> {
         self.inner.release_permits(permits).await
     }

@@ -317,6 +317,10 @@ impl Store for FaultyStore {
         self.inner.plain_outcomes_apart()
     }
 
+    fn accepts_side_by_side(&self) -> bool {
+        self.inner.accepts_side_by_side()
+    }
+
     async fn release_permits(&self, permits: &[Permit]) -> Result<Vec<Wake>, StoreError> {
         let permits = permits.to_vec();
         self.call(Site::ReleasePermits, |store, _| async move {

@@ -41,6 +41,8 @@ pub(crate) struct FakeStore {
     head_start: Mutex<Duration>,
     /// Whether it has plain outcomes in calls of their own.
     pub(crate) plain_apart: AtomicBool,
+    /// Whether it writes two commits of events at once.
+    pub(crate) side_by_side: AtomicBool,
     /// So many events in each request; 0 for no batches.
     pub(crate) batches: AtomicUsize,
     /// What composing the request of a batch takes.
@@ -84,6 +86,7 @@ impl FakeStore {
             started: Mutex::default(),
             head_start: Mutex::default(),
             plain_apart: AtomicBool::default(),
+            side_by_side: AtomicBool::default(),
             batches: AtomicUsize::default(),
             composing: Mutex::default(),
             admit: Script::new(|(runs, _): (Vec<Run>, u32)| {
@@ -338,6 +341,10 @@ impl Store for FakeStore {
 
     fn plain_outcomes_apart(&self) -> bool {
         self.plain_apart.load(Ordering::SeqCst)
+    }
+
+    fn accepts_side_by_side(&self) -> bool {
+        self.side_by_side.load(Ordering::SeqCst)
     }
 
     async fn release_permits(&self, permits: &[Permit]) -> Answer<Vec<Wake>> {
