@@ -203,7 +203,8 @@ impl Deliverer {
             place,
             room,
         };
-        self.send(started, addressee).await;
+        // Apart for the same reason: claims and slots are waited for as well.
+        Box::pin(self.send(started, addressee)).await;
     }
 
     /// Gives permits back to the store, unused.
@@ -634,5 +635,23 @@ fn note_late(permit: &Permit, sent_after: Duration, late: Late) {
             sent_after_ms = sent_after.as_secs_f64() * 1_000.0,
             "a request left later than it is counted: its start in the ledger is too early"
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes_of<'a, F: Future>(
+        _: impl Fn(&'a Deliverer, InHand, (Connection, Place, Option<Room>), &'a Addressee) -> F,
+    ) -> usize {
+        size_of::<F>()
+    }
+
+    /// A worker has as many of them as claims and slots that are waited for.
+    #[test]
+    fn a_start_that_waits_for_its_claim_is_small() {
+        let bytes = bytes_of(Deliverer::start);
+        assert!(bytes <= 3_584, "{bytes} bytes");
     }
 }
