@@ -46,3 +46,4 @@ mod stale;
 mod tenancy;
 mod visit;
 mod walk;
+mod watched;

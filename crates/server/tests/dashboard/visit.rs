@@ -168,6 +168,19 @@ impl World {
         self.request(request.unwrap()).await
     }
 
+    /// Watches a page until it has said something.
+    pub(crate) async fn watch(&self, visitor: &Visitor, path: &str) {
+        let request = Request::get(path).header("host", HOST);
+        let request = request
+            .header("cookie", &visitor.cookie)
+            .body(Body::empty());
+        let response = self.router.clone().oneshot(request.unwrap()).await.unwrap();
+        assert_eq!(response.status(), StatusCode::OK, "{path}");
+        let said = response.into_body().frame().await.unwrap().unwrap();
+        let said = said.into_data().unwrap();
+        assert!(said.starts_with(b"data: {"), "{path}: {said:?}");
+    }
+
     pub(crate) async fn post(
         &self,
         visitor: &Visitor,
