@@ -28,6 +28,7 @@ pub use words::{AskOutcome, Handshake};
 use crate::limit::MAX_LIMIT;
 use crate::operations::OperationalType;
 use crate::policy::{LimitSettings, Policy, Rate};
+use crate::remark::printable;
 use crate::time::Timestamp;
 
 /// How long one question may take, with its dial.
@@ -128,9 +129,9 @@ pub fn unreachable(why: &str) -> Answer {
     Answer::Unreachable(short(why))
 }
 
-/// The beginning: it may hold what a stranger wrote.
+/// It may hold what a stranger wrote.
 fn short(why: &str) -> String {
-    why[..why.floor_char_boundary(MAX_PROBLEM_BYTES)].to_owned()
+    printable(why, MAX_PROBLEM_BYTES)
 }
 
 /// Digits; however many: too large is still large.

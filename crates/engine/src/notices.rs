@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use domain::notices::{NoticeForm, again_in};
+use domain::remark::Remark;
 use futures_util::future::join_all;
 use tokio_util::sync::CancellationToken;
 use zeroize::Zeroizing;
@@ -124,6 +125,7 @@ impl NoticesLoop {
                 metrics::counter!("paceline_notices_failed_total").increment(1);
                 let (address, form) = (lease.address, claimed.address.form);
                 let again_in_seconds = again.as_secs();
+                let error = Remark::new(&error.to_string());
                 tracing::warn!(%address, %form, %error, again_in_seconds, "notices not sent, will try again");
                 self.notices.digest_untold(lease, again).await?;
             }

@@ -49,6 +49,24 @@ fn a_rate_that_cannot_be_read_is_no_consent() {
     }
 }
 
+/// A line break would forge one in the log, and Postgres keeps no NUL: the receiver would be
+/// asked again and again.
+#[test]
+fn what_went_wrong_is_a_line_that_can_be_kept() {
+    let why = format!(
+        "no such name: a\0b\nc\u{1b}[2J{}",
+        "x".repeat(MAX_PROBLEM_BYTES)
+    );
+    let Answer::Unreachable(kept) = unreachable(&why) else {
+        panic!("{why}")
+    };
+    assert!(
+        kept.starts_with("no such name: a\u{fffd}b\u{fffd}c\u{fffd}[2Jx"),
+        "{kept:?}"
+    );
+    assert!(kept.len() <= MAX_PROBLEM_BYTES, "{}", kept.len());
+}
+
 #[test]
 fn no_status_but_2xx_is_consent() {
     for status in [301, 302, 400, 401, 403, 404, 405, 410, 501] {
