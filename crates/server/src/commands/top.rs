@@ -58,12 +58,12 @@ pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
         look().await?;
         return Ok(ExitCode::SUCCESS);
     }
-    signals::until_interrupted(async {
+    signals::until_interrupted(Box::pin(async {
         loop {
             look().await?;
             tokio::time::sleep(args.every.max(SHORTEST)).await;
         }
-    })
+    }))
     .await?;
     Ok(ExitCode::SUCCESS)
 }

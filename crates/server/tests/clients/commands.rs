@@ -368,6 +368,7 @@ struct Ends(Child);
 impl Ends {
     /// As Ctrl-C does, and it ends well.
     #[track_caller]
+    #[expect(clippy::disallowed_methods, reason = "waits for another process")]
     fn interrupt(&mut self) {
         let interrupt = format!("kill -INT {}", self.0.id());
         let interrupt = Command::new("sh").args(["-c", &interrupt]).status();

@@ -57,7 +57,7 @@ pub(super) async fn run(args: Tail) -> anyhow::Result<()> {
             look(&client, &query, &mut seen).await?;
         }
     }
-    signals::until_interrupted(async {
+    signals::until_interrupted(Box::pin(async {
         output::aside("new events are printed as they come; Ctrl-C ends");
         loop {
             tokio::time::sleep(EVERY).await;
@@ -68,7 +68,7 @@ pub(super) async fn run(args: Tail) -> anyhow::Result<()> {
                 }
             }
         }
-    })
+    }))
     .await
 }
 
