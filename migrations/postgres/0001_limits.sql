@@ -320,8 +320,8 @@ create table limit_group_history (
 create index limit_group_history_of_group
     on limit_group_history (tenant_id, limit_group, in_force_from);
 
--- Nothing but its owner's changes updates a destination's row: admission locks
--- it, and what admission writes is in `pacing`.
+-- Nothing but its owner's changes updates a destination's row: admission locks it and
+-- looks whether it is as it was read, and what admission writes is in `pacing`.
 create table destinations (
     id uuid primary key,
     tenant_id uuid not null references tenants (id),
@@ -512,9 +512,10 @@ create table limit_history (
 
 create index limit_history_of_destination on limit_history (destination_id, in_force_from);
 
--- What admission remembers of a destination. Written under the destination's
--- lock, by changes of its limits and by admission, several times a second: room for
--- updates in place.
+-- What admission remembers of a destination, written by it and by changes of limits under
+-- the destination's lock, and by a claim that defers it: several times a second, so there is
+-- room for updates in place. Whoever changes what a run decides by updates this row or the
+-- destination's: a run that has read either before is not written.
 create table pacing (
     destination_id uuid primary key,
     last_permit bigint not null default 0,

@@ -2,8 +2,9 @@
 --
 -- The order of steps is the proof that a cut is in force from its time in
 -- history on:
---   1. lock the destinations: no admission can begin (it skips locked rows),
---      and one that is in progress has committed when we have the lock;
+--   1. lock the destinations: no admission can be written (it skips locked rows,
+--      and those that are not as it read them when we have committed), and one that
+--      was has committed when we have the lock;
 --   2. in a later statement, with a snapshot that sees that admission, move
 --      all their admitted rows back to waiting. The update waits for claims in
 --      flight and rechecks their rows, so each was started before, or never

@@ -74,7 +74,7 @@ impl Default for SchedulerOptions {
     }
 }
 
-/// The first and the longest wait after a destination's row was locked by
+/// The first and the longest wait after a destination's row was locked or changed by
 /// somebody else: its state is unknown, so it is looked at again soon.
 const SKIPPED_BACKOFF: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 
@@ -283,7 +283,7 @@ impl Scheduler {
         self.queue.health().map_err(|error| error.to_string())
     }
 
-    /// Admits the runs in one transaction. `None` if the store could not say
+    /// Admits the runs in one batch. `None` if the store could not say
     /// what was admitted.
     async fn admit(&mut self, runs: &[Run], room: &Room) -> Option<Admitted> {
         let before = Instant::now();

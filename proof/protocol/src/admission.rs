@@ -6,6 +6,7 @@
 //! | `domain::admission::admit` | the same function, called with times that are whole ticks |
 //! | P, `GRACE`, the lead | the shipped constants, in ticks of 200 ms: 5, 10 and 1 |
 //! | `Store::admit`: lock the destination's row, then read, then mark and commit | [`Action::Lock`], [`Action::Decide`], [`Action::Commit`]; time, claims and the reaper may come between any two |
+//! | the same on Postgres of a destination that has run before: read, then lock it and mark, if no run and no change has been committed since | [`Action::DecideAhead`], [`Action::LockAhead`], [`Action::Commit`]; anything may come between any two |
 //! | several schedulers | whoever holds the lock, and whoever has committed and not published yet |
 //! | the queue | a bag: every copy may be lost, doubled, and overtaken for ever |
 //! | several workers | each copy that is out of the queue is in the hands of one, which may die at any step |
@@ -82,6 +83,8 @@ pub struct Bounds {
     pub limits: &'static [u8],
     /// How often it may be changed.
     pub changes: u8,
+    /// A scheduler may read and decide without a lock.
+    pub unlocked: bool,
 }
 
 impl Bounds {

@@ -98,6 +98,7 @@ const EVENTS: admission::Bounds = admission::Bounds {
     copies: 1,
     limits: &[2],
     changes: 0,
+    unlocked: false,
 };
 
 const GROUPS: &[Entry<groups::Bounds>] = &[
@@ -186,6 +187,36 @@ const ADMISSION: &[Entry<admission::Bounds>] = &[
             copies: 2,
             limits: &[1, 0, 2],
             changes: 2,
+            ..EVENTS
+        },
+    ),
+    (
+        "two events read without a lock, the limit lowered",
+        Depth::Usual,
+        admission::Bounds {
+            events: 2,
+            limits: &[2, 1],
+            changes: 1,
+            unlocked: true,
+            ..EVENTS
+        },
+    ),
+    (
+        "two events read without a lock, the limit raised and lowered",
+        Depth::Deeper,
+        admission::Bounds {
+            events: 2,
+            limits: &[2, 1],
+            changes: 2,
+            unlocked: true,
+            ..EVENTS
+        },
+    ),
+    (
+        "three events read without a lock",
+        Depth::Deeper,
+        admission::Bounds {
+            unlocked: true,
             ..EVENTS
         },
     ),

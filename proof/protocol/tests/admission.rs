@@ -10,11 +10,16 @@ const TWO_EVENTS: Bounds = Bounds {
     copies: 1,
     limits: &[1],
     changes: 0,
+    unlocked: false,
 };
 
 /// The smallest bounds in which a mutation shows.
 fn bounds_of(mutation: Mutation) -> Bounds {
     match mutation {
+        Mutation::StaleSnapshot => Bounds {
+            unlocked: true,
+            ..TWO_EVENTS
+        },
         // A second copy, or a second permit, of an event.
         Mutation::DuplicateStarts => Bounds {
             events: 1,

@@ -1,14 +1,20 @@
-//! Scheduler runs: lock, then read, then let the domain decide, then mark.
+//! Scheduler runs: read, let the domain decide, and mark, where nothing has changed between.
 //!
-//! The lock and the reading are two statements. In one, the reading would be
-//! of the snapshot from before the lock, and two schedulers that met would
-//! both admit the same free places. Members of limit groups lock these as well, in between.
+//! Whatever decides what may start is on the destination's row or its pacing's: another
+//! run writes the one, a change of limits one of the two. So the statement that marks locks
+//! both and compares their versions, and who is not as it was read is left alone. Two
+//! schedulers that met would both admit the same free places else.
+//!
+//! Some need their locks first, and then they are read in another statement: in one, the
+//! reading would be of the snapshot from before the lock. Members of limit groups lock these
+//! as well, in between.
 
 use std::collections::{HashMap, HashSet};
 
 use domain::admission::round;
-use domain::ids::DestinationId;
-use domain::share::Room;
+use domain::ids::{AttemptId, DestinationId};
+use domain::share::{Given, Room};
+use domain::time::Timestamp;
 use engine::ports::{Admitted, Run, RunResult};
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
@@ -17,7 +23,7 @@ use super::connect::BEGIN_UNFLUSHED;
 use super::destinations::{Found, Known, lock, read_destinations};
 use super::failure::Failure;
 use super::limit_group;
-use super::mark::{fold_starts, mark};
+use super::mark::{fold_starts, mark, mark_unchanged};
 use super::plan::{Plan, Read};
 use super::usage::{self, Question};
 
@@ -29,41 +35,98 @@ use super::usage::{self, Question};
 /// started keeps its permit, its meter and its cursor.
 pub(super) async fn admit(pool: &PgPool, runs: &[Run], room: &Room) -> Result<Admitted, Failure> {
     let ids: Vec<Uuid> = runs.iter().map(|run| run.destination.0).collect();
+    match unlocked(pool, (runs, &ids), room).await? {
+        Some(admitted) => Ok(admitted),
+        None => locked(pool, (runs, &ids), room).await,
+    }
+}
+
+/// Reads, decides, and then writes of those of which nothing has changed meanwhile: three
+/// statements, and nobody waits while it is decided. `None` if any of them needs a lock for
+/// longer: members of groups, those that run for the first time, and those of which starts
+/// have to be folded. Then all of the batch have it, for they share what there is room for.
+async fn unlocked(
+    pool: &PgPool,
+    (runs, ids): (&[Run], &[Uuid]),
+    room: &Room,
+) -> Result<Option<Admitted>, Failure> {
+    let mut connection = pool.acquire().await?;
+    let known = read_destinations(&mut connection, ids).await?;
+    let needs_locks = |one: &Found| one.limit_group.is_some() || one.versions.1.is_none();
+    if known.found.values().any(needs_locks) {
+        return Ok(None);
+    }
+    let all: HashSet<Uuid> = ids.iter().copied().collect();
+    let reads = read_runs(&mut connection, runs, &all, &known).await?;
+    let (plans, _) = decide(room, reads, known.now);
+    if plans.iter().any(|plan| !plan.to_fold().is_empty()) {
+        return Ok(None);
+    }
+    let (unchanged, marked) = mark_unchanged(&mut connection, &plans, known.now).await?;
+    let changed = |plan: &Plan| !unchanged.contains(&plan.read.candidate.destination);
+    let plans: Vec<Plan> = plans.into_iter().filter(|plan| !changed(plan)).collect();
+    let given = Given::by_tenant(plans.iter().map(Plan::given));
+    Ok(Some(Admitted {
+        now: known.now,
+        results: results(runs, plans, &marked, &known),
+        given,
+    }))
+}
+
+/// Locks, reads, decides, and writes.
+async fn locked(
+    pool: &PgPool,
+    (runs, ids): (&[Run], &[Uuid]),
+    room: &Room,
+) -> Result<Admitted, Failure> {
     let mut transaction = pool.begin_with(BEGIN_UNFLUSHED).await?;
-    let locked = lock(&mut transaction, &ids).await?;
-    let known = read_destinations(&mut transaction, &ids).await?;
+    let locked = lock(&mut transaction, ids).await?;
+    let known = read_destinations(&mut transaction, ids).await?;
     let reads = read_runs(&mut transaction, runs, &locked, &known).await?;
-    let Known { now, found, .. } = known;
-    let round = round(room, reads.iter().map(|read| &read.candidate), now);
-    let plans: Vec<Plan> = (reads.into_iter().zip(round.decided))
-        .map(|(read, decided)| Plan { read, decided })
-        .collect();
-    let marked = mark(&mut transaction, &plans, now).await?;
+    let (plans, given) = decide(room, reads, known.now);
+    let marked = mark(&mut transaction, &plans, known.now).await?;
     fold_starts(&mut transaction, &plans).await?;
     transaction.commit().await?;
-
-    let mut decided: HashMap<DestinationId, RunResult> = (plans.into_iter())
-        .map(|plan| (plan.read.candidate.destination, plan.result(&marked, now)))
-        .collect();
-    let result = |run: &Run| match decided.remove(&run.destination) {
-        Some(result) => result,
-        // Somebody else's lock, of it or of its group; or it is in the batch twice.
-        None if locked.contains(&run.destination.0) => gone_or_skipped(&found, run),
-        None if found.contains_key(&run.destination) => RunResult::Skipped,
-        None => RunResult::Gone,
-    };
     Ok(Admitted {
-        now,
-        results: runs.iter().map(result).collect(),
-        given: round.given,
+        now: known.now,
+        results: results(runs, plans, &marked, &known),
+        given,
     })
 }
 
-fn gone_or_skipped(found: &HashMap<DestinationId, Found>, run: &Run) -> RunResult {
-    match found.get(&run.destination) {
-        Some(destination) if destination.deleted => RunResult::Gone,
-        _ => RunResult::Skipped,
-    }
+fn decide(room: &Room, reads: Vec<Read>, now: Timestamp) -> (Vec<Plan>, Vec<Given>) {
+    let round = round(room, reads.iter().map(|read| &read.candidate), now);
+    let plans = (reads.into_iter().zip(round.decided))
+        .map(|(read, decided)| Plan { read, decided })
+        .collect();
+    (plans, round.given)
+}
+
+/// What became of each run.
+fn results(
+    runs: &[Run],
+    plans: Vec<Plan>,
+    marked: &HashSet<AttemptId>,
+    known: &Known,
+) -> Vec<RunResult> {
+    let mut decided: HashMap<DestinationId, RunResult> = (plans.into_iter())
+        .map(|plan| {
+            (
+                plan.read.candidate.destination,
+                plan.result(marked, known.now),
+            )
+        })
+        .collect();
+    let result = |run: &Run| match decided.remove(&run.destination) {
+        Some(result) => result,
+        None => match known.found.get(&run.destination) {
+            // Somebody else's lock or change, of it or of its group; or it is in the batch
+            // twice.
+            Some(destination) if !destination.deleted => RunResult::Skipped,
+            _ => RunResult::Gone,
+        },
+    };
+    runs.iter().map(result).collect()
 }
 
 /// Those that are locked and there, with what is used of their limits; of members of a

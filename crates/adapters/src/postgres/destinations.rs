@@ -65,6 +65,8 @@ pub(super) struct Found {
     pub(super) batch: Option<BatchRules>,
     /// Its starts count for that group as well.
     pub(super) limit_group: Option<GroupName>,
+    /// Of its row and of its pacing's, if there is one: another one after each change.
+    pub(super) versions: (i64, Option<i64>),
 }
 
 /// What is known before anything is counted.
@@ -113,6 +115,8 @@ row! {
         max_age_ms: Option<i64>,
         response_times: Ends,
         limit_group: Option<String>,
+        version: Option<i64>,
+        pacing_version: Option<i64>,
     }
 }
 
@@ -156,7 +160,8 @@ pub(super) async fn read_destinations(
             coalesce(d.max_age_ms, d.tier_age_ms) as max_age_ms,
             array[r.least_micros, micros(r.least_at), r.most_micros, micros(r.most_at)]
                 as response_times,
-            d.limit_group
+            d.limit_group, d.xmin::text::bigint as version,
+            p.xmin::text::bigint as pacing_version
         from clock
         left join destinations d on d.id = any ($1)
         left join tenants n on n.id = any (array[d.tenant_id])
@@ -234,5 +239,6 @@ fn found(id: Uuid, row: &DestinationRow) -> Result<Found, Failure> {
         failing: is_failing(count(i64::from(row.failures)), row.probing),
         batch: (batch_settings(&row.batch).rules()).map(|rules| rules.within(age(row.max_age_ms))),
         limit_group: row.limit_group.clone().map(GroupName::kept),
+        versions: (row.version.unwrap_or_default(), row.pacing_version),
     })
 }

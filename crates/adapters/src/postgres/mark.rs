@@ -75,6 +75,77 @@ const MARK: &str = concat!(
         select m.id from marked m"
 );
 
+/// One statement is one transaction, which does not wait for the disk. `unchanged` locks, and
+/// what it has locked it looks at once more as it is by then. No cursor passes what was not
+/// marked.
+const MARK_UNCHANGED: &str = "-- admit: mark
+    with unflushed as materialized (
+        select set_config('synchronous_commit', 'off', true) as is_set
+    ),
+    unchanged as materialized (
+        select n.*
+        from unflushed u
+        cross join unnest(
+            $2::uuid[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[],
+            $8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[]
+        ) as n (
+            id, last_permit, missing_micro, as_of, next_look_at, first_after, epoch,
+            first_kept, picks, version, pacing_version
+        )
+        join destinations d on d.id = any (array[n.id])
+        join pacing p on p.destination_id = any (array[n.id])
+        where u.is_set = 'off'
+            and d.xmin::text::bigint = n.version
+            and p.xmin::text::bigint = n.pacing_version
+        order by n.id
+        for no key update of d, p skip locked
+    ),
+    picked as materialized (
+        select a.id, n.number, n.epoch, n.not_before, n.deadline, n.coarse, n.crowded,
+            n.by_response
+        from unnest(
+            $13::bigint[], $14::bigint[], $15::bigint[], $16::bigint[], $17::bigint[],
+            $18::boolean[], $19::boolean[], $20::boolean[]
+        ) as n (id, number, epoch, not_before, deadline, coarse, crowded, by_response)
+        join deliveries a on a.id = any (array[n.id])
+        where a.state = 'waiting' and a.destination_id in (select u.id from unchanged u)
+        order by n.id
+        for update of a skip locked
+    ),
+    marked as (
+        update deliveries a
+        set state = 'admitted', permit = p.number, epoch = p.epoch,
+            not_before = from_micros(p.not_before), deadline = from_micros(p.deadline),
+            coarse = p.coarse, crowded = p.crowded, by_response = p.by_response,
+            admitted_at = from_micros($1)
+        from picked p
+        where a.id = any (array[p.id])
+        returning a.id, a.destination_id
+    ),
+    counted as materialized (
+        select m.destination_id, count(*) as marked from marked m group by m.destination_id
+    ),
+    remembered as (
+        update pacing p
+        set last_permit = u.last_permit,
+            meter_missing_micro = u.missing_micro,
+            meter_as_of = from_micros(u.as_of),
+            meter_epoch = u.epoch,
+            looked_at = from_micros($1),
+            next_look_at = case u.next_look_at when 9223372036854775807 then 'infinity'
+                else from_micros(u.next_look_at) end,
+            first_after = case
+                when u.picks = coalesce(c.marked, 0) then u.first_after
+                else u.first_kept
+            end
+        from unchanged u
+        left join counted c on c.destination_id = u.id
+        where p.destination_id = any (array[u.id])
+    )
+    select u.id, null::bigint from unchanged u
+    union all
+    select null::uuid, m.id from marked m";
+
 /// Marks the picks and writes down what the next run has to know; returns the picks that
 /// were still there to be marked. It is one statement where all of them were, as nearly
 /// always.
@@ -114,6 +185,45 @@ pub(super) async fn mark(
             .await?;
     }
     Ok(marked)
+}
+
+/// Marks and remembers as [`mark`] does, but only of destinations that nobody holds and
+/// whose versions are those that were read: so whatever was decided on is as it was, and
+/// stays so until this has been committed. Whose it was still, and what was marked.
+pub(super) async fn mark_unchanged(
+    connection: &mut PgConnection,
+    plans: &[Plan],
+    now: Timestamp,
+) -> Result<(HashSet<DestinationId>, HashSet<AttemptId>), Failure> {
+    if plans.is_empty() {
+        return Ok(Default::default());
+    }
+    let picks = Picks::of(plans);
+    let all: HashSet<AttemptId> = picks.ids.iter().copied().map(AttemptId).collect();
+    let none = HashSet::new();
+    let version = |plan: &Plan| plan.read.versions;
+    let rows: Vec<(Option<Uuid>, Option<i64>)> = remembering(MARK_UNCHANGED, plans, &all, now)
+        .bind(of(plans, |plan| plan.cursor(&none, now)))
+        .bind(of(plans, |plan| plan.decided.permits.len() as i64))
+        .bind(of(plans, |plan| version(plan).0))
+        .bind(of(plans, |plan| version(plan).1))
+        .bind(picks.ids)
+        .bind(picks.numbers)
+        .bind(picks.epochs)
+        .bind(picks.not_befores)
+        .bind(picks.deadlines)
+        .bind(picks.coarse)
+        .bind(picks.crowded)
+        .bind(picks.by_response)
+        .try_map(|row: PgRow| Ok((row.try_get(0)?, row.try_get(1)?)))
+        .fetch_all(connection)
+        .await?;
+    let (mut unchanged, mut marked) = (HashSet::new(), HashSet::new());
+    for (destination, attempt) in rows {
+        unchanged.extend(destination.map(DestinationId));
+        marked.extend(attempt.map(AttemptId));
+    }
+    Ok((unchanged, marked))
 }
 
 /// The columns of all permits.

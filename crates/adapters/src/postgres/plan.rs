@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use domain::admission::{Candidate, Decided};
-use domain::ids::{AttemptId, PermitNumber};
+use domain::ids::{AttemptId, PermitNumber, TenantId};
 use domain::permit::Permit;
 use domain::time::Timestamp;
 use engine::ports::{Run, RunResult};
@@ -25,6 +25,8 @@ pub(super) struct Read {
     first_after: i64,
     republish: bool,
     failing: bool,
+    /// Of the rows that say what may start.
+    pub(super) versions: (i64, Option<i64>),
 }
 
 impl Read {
@@ -47,6 +49,7 @@ impl Read {
             first_after: destination.first_after,
             republish: run.republish,
             failing: destination.failing,
+            versions: destination.versions,
         }
     }
 }
@@ -58,6 +61,13 @@ pub(super) struct Plan {
 }
 
 impl Plan {
+    /// How many permits its tenant is given.
+    pub(super) fn given(&self) -> (TenantId, u32) {
+        let permits = self.decided.permits.len();
+        let permits = u32::try_from(permits).unwrap_or(u32::MAX);
+        (self.read.candidate.tenant, permits)
+    }
+
     /// Final starts that are in no bucket, to be folded now.
     pub(super) fn to_fold(&self) -> &[AttemptId] {
         &self.read.reading.to_fold

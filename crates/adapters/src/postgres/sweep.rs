@@ -169,7 +169,7 @@ async fn visit(pool: &PgPool, sweep: &Sweep) -> Result<Vec<Visited>, Failure> {
 /// Ids are given before the commit. A commit that was held up for longer than the
 /// cursor waits, by a standby that stalls or a client that is slow, shows attempts that
 /// the cursor has passed, and no run would ever read them. The cursor is a hint: it goes
-/// back to what really waits. Under the destination's lock, or a run that read it
+/// back to what really waits. Under the destination's lock, or a run that has locked and read it
 /// before would write it back; where a run has the lock, the next sweep comes soon.
 /// How many were lowered.
 async fn lower_cursors(pool: &PgPool, visited: &[Visited]) -> Result<u32, Failure> {

@@ -107,7 +107,7 @@ pub(super) struct Waiting {
     pub(super) first: bool,
 }
 
-/// Reads them all. `now` is the store's clock, read after the locks; all that
+/// Reads them all. `now` is the store's clock, read before; all that
 /// counts or waits is of the days that are `open`.
 pub(super) async fn read(
     connection: &mut PgConnection,

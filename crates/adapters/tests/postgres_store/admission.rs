@@ -1,6 +1,7 @@
 //! Admission under concurrency: one destination, many schedulers.
 
 use domain::ids::DestinationId;
+use domain::share::Room;
 use engine::ports::{Run, RunResult, Store};
 use futures_util::future::join_all;
 use sqlx::{Connection, Row};
@@ -12,6 +13,10 @@ async fn schedulers_that_meet_never_exceed_the_limit() {
     let database = Database::create().await;
     for round in 0..30 {
         let destination = database.destination(per_second(10)).await;
+        if round % 2 == 0 {
+            // It has run before, so nobody locks it to read.
+            assert_eq!(database.permits(destination).await, []);
+        }
         database.accept(destination, 40).await;
         let scheduler = async || {
             let mut admitted = 0;
@@ -152,6 +157,42 @@ async fn a_run_that_waited_has_the_time_after_its_wait() {
     assert!(waiting.await.unwrap().as_micros() >= held_until);
 }
 
+/// What is read of a destination that has run before is read without a lock, so nothing is
+/// written of it where its row, or its pacing's, has changed by then.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_has_changed_since_it_was_read_is_skipped() {
+    let database = Database::create().await;
+    for change in [
+        "update destinations set name = 'x' where id = ",
+        "update pacing set last_permit = last_permit + 3 where destination_id = ",
+    ] {
+        let destination = database.destination(per_second(10)).await;
+        database.permits(destination).await;
+        database.accept(destination, 3).await;
+        let mut other = database.user().await;
+        let mut other = other.begin().await.unwrap();
+        // What is used is read after the destination.
+        let lock = "lock table deliveries in access exclusive mode";
+        run(&mut other, lock.to_owned()).await;
+        let store = database.store.clone();
+        let waiting = tokio::spawn(async move {
+            let run = Run {
+                destination,
+                republish: false,
+            };
+            store.admit(&[run], &Room::of(100)).await.unwrap().results
+        });
+        database.until_somebody_waits().await;
+        run(&mut other, format!("{change}'{destination}'")).await;
+        other.commit().await.unwrap();
+        assert!(
+            matches!(waiting.await.unwrap()[..], [RunResult::Skipped]),
+            "{change}"
+        );
+        assert_eq!(database.permits(destination).await.len(), 3);
+    }
+}
+
 #[tokio::test]
 async fn a_held_destination_is_skipped_and_the_others_are_not() {
     let database = Database::create().await;
@@ -170,6 +211,32 @@ async fn a_held_destination_is_skipped_and_the_others_are_not() {
     assert_eq!(database.permits(free).await.len(), 3);
     user.rollback().await.unwrap();
     assert_eq!(database.permits(held).await.len(), 3);
+}
+
+/// The same of one that has run before, which is read without a lock.
+#[tokio::test]
+async fn a_held_destination_is_skipped_by_a_later_run() {
+    let database = Database::create().await;
+    let destination = database.destination(per_second(10)).await;
+    assert_eq!(database.permits(destination).await, []);
+    database.accept(destination, 3).await;
+    for hold in [
+        format!("update destinations set name = 'x' where id = '{destination}'"),
+        format!("update pacing set last_permit = 9 where destination_id = '{destination}'"),
+    ] {
+        let mut user = database.user().await;
+        let mut user = user.begin().await.unwrap();
+        run(&mut user, hold.clone()).await;
+        let skipped = database.run(destination).await;
+        assert!(matches!(skipped, RunResult::Skipped), "{hold}");
+        user.rollback().await.unwrap();
+    }
+    // Of a user's own table that refers to it.
+    let mut user = database.user().await;
+    let mut user = user.begin().await.unwrap();
+    let key = format!("select from destinations where id = '{destination}' for key share");
+    run(&mut user, key).await;
+    assert_eq!(database.permits(destination).await.len(), 3);
 }
 
 /// Ids are given before the commit: one that is smaller may come later.
@@ -217,20 +284,30 @@ async fn the_cursor_loses_no_attempt_that_commits_late() {
 #[tokio::test]
 async fn the_cursor_waits_for_what_could_not_be_marked() {
     let database = Database::create().await;
-    let destination = database.destination(per_second(100)).await;
+    for has_run in [false, true] {
+        let destination = database.destination(per_second(100)).await;
+        if has_run {
+            assert_eq!(database.permits(destination).await, []);
+        }
+        cursor_waits(&database, destination).await;
+    }
+}
+
+async fn cursor_waits(database: &Database, destination: DestinationId) {
     let mut ingest = database.user().await;
     for _ in 0..2 {
-        let insert = insert_attempt(&database, &destination.to_string(), "40 s");
+        let insert = insert_attempt(database, &destination.to_string(), "40 s");
         run(&mut ingest, insert).await;
     }
-    let first = database.number("select min(id) from attempts").await;
+    let first = format!("select min(id) from attempts where destination_id = '{destination}'");
+    let first = database.number(&first).await;
     let mut holder = database.user().await;
     let mut holder = holder.begin().await.unwrap();
     let hold = format!("select from deliveries where id = {first} for update");
     run(&mut holder, hold).await;
     assert_eq!(database.permits(destination).await.len(), 1);
-    let passed = "select first_after from pacing";
-    assert!(database.number(passed).await < first);
+    let passed = format!("select first_after from pacing where destination_id = '{destination}'");
+    assert!(database.number(&passed).await < first);
     holder.rollback().await.unwrap();
     let permits = database.permits(destination).await;
     assert_eq!(permits.len(), 1);

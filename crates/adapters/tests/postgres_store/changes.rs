@@ -284,7 +284,7 @@ async fn a_change_of_a_tier_and_a_handshake_wait_in_one_order() {
         ids[1]
     );
     database.sql(&asks).await;
-    let questions = database.store.take_handshakes(1).await.unwrap();
+    let questions = database.store.take_handshakes(None, 1).await.unwrap().taken;
     assert_eq!(questions[0].destination, ids[1]);
     let ours = move |store: PostgresStore, _| async move {
         let recorded = store.record_handshake(&questions[0], &Answer::Allowed(None));

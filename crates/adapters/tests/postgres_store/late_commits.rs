@@ -271,3 +271,27 @@ async fn a_report_of_sends_waits_for_no_standby() {
     reported.await.unwrap().unwrap();
     own.waits_for("").await;
 }
+
+/// Neither the first run nor one that is marked where nothing has changed.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_admission_waits_for_no_standby() {
+    let own = Own::start().await;
+    let (_store, world) = own.world().await;
+    let destination = world.destination().unlimited().create().await;
+    world.accept(destination, 2).await;
+    let hold = format!("update destinations set max_in_flight = 1 where id = '{destination}'");
+    world.sql(&hold).await;
+
+    own.waits_for("nobody").await;
+    own.stalls(&world).await;
+    for given in [1, 0] {
+        let world = Arc::clone(&world);
+        let admitted = tokio::spawn(async move { world.admit(destination).await.len() });
+        while !admitted.is_finished() {
+            assert_eq!(own.waiting().await, 1, "it waits too");
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        assert_eq!(admitted.await.unwrap(), given);
+    }
+    own.waits_for("").await;
+}

@@ -143,7 +143,7 @@ impl Decided {
     }
 }
 
-/// Decides one round at `now`: the store's clock, read after the locks. `room`
+/// Decides one round at `now`: the store's clock. `room`
 /// bounds the permits of all of them together.
 ///
 /// Pure and total, like [`admit`].

@@ -24,9 +24,9 @@ use super::sender::Target;
 /// The store, as the loops see it. Every method is one batch and one atomic
 /// step: a crash half-way leaves all of it or nothing.
 ///
-/// All times are of the store's own clock, read after the locks that the step
-/// takes; where the store is a database, isolation is read committed and every
-/// decision is made on rows read *after* they were locked. Contention is an
+/// All times are of the store's own clock; where the store is a database, isolation is
+/// read committed, and every decision is made on rows that were read *after* they were
+/// locked, or that are the same when they are locked. Contention is an
 /// answer ([`RunResult::Skipped`], [`ClaimAnswer::Skipped`]), not an error.
 ///
 /// An empty batch touches nothing, but is asked all the same and answers the
@@ -60,10 +60,10 @@ pub trait Store: Send + Sync {
     /// no key. Expired keys are free; [`Store::reap`] deletes them.
     async fn accept_events(&self, events: &[NewEvent]) -> Result<Vec<Acceptance>, StoreError>;
 
-    /// One scheduler run for many destinations: locks each row (skipping those
-    /// that somebody holds), reads the limits as they are now and the usage in
-    /// one statement, decides by `domain::admission::round`, and marks the
-    /// chosen attempts `admitted` with number, epoch, slot and deadline.
+    /// One scheduler run for many destinations: reads the limits as they are now and the
+    /// usage, decides by `domain::admission::round`, and marks the chosen attempts
+    /// `admitted` with number, epoch, slot and deadline. One that somebody holds, or has
+    /// changed meanwhile, is skipped.
     ///
     /// `room` bounds the permits of all of them together, shared max-min
     /// fairly between tenants and then between a tenant's destinations
@@ -325,7 +325,7 @@ pub struct Run {
 /// What [`Store::admit`] did.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Admitted {
-    /// The store's clock, read after the locks.
+    /// The store's clock, read before what is used.
     pub now: Timestamp,
     /// One result per run, in the order of the runs.
     pub results: Vec<RunResult>,
@@ -336,7 +336,8 @@ pub struct Admitted {
 /// What became of one run.
 #[derive(Debug, Clone, PartialEq)]
 pub enum RunResult {
-    /// Somebody holds the row: nothing is known. Not the same as empty.
+    /// Somebody holds the row, or has changed it meanwhile: nothing is known. Not the same
+    /// as empty.
     Skipped,
     /// There is no such destination any more.
     Gone,

@@ -1,8 +1,8 @@
 //! What can happen next.
 
+use super::Admission;
 use super::state::{Lock, Stage, State};
 use super::store::{Answer, is_raise};
-use super::{Admission, Mutation};
 
 /// One step of somebody, or of time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,8 +17,13 @@ pub enum Action {
     Commit,
     /// It dies, or its transaction ends without effect.
     RollBack,
-    /// A second scheduler reads, and waits for the lock (a mutation's).
-    DecideBehind,
+    /// A scheduler reads limits and usage and decides, without a lock.
+    DecideAhead,
+    /// It locks the destination's row and sees whether anything has changed since: what it
+    /// has decided is left alone then.
+    LockAhead,
+    /// Somebody else has the lock, or it dies.
+    Skip,
     /// A permit's message is published.
     Publish(Permit),
     /// Its scheduler dies before publishing it.
@@ -89,15 +94,20 @@ impl Admission {
     fn enabled_for_schedulers(&self, state: &State, actions: &mut Vec<Action>) {
         let work = self.eligible(state).next().is_some();
         match state.lock {
-            Lock::Free if state.behind.is_some() => actions.push(Action::Lock),
             Lock::Free if work && state.limit > 0 => actions.push(Action::Lock),
             Lock::Locked => actions.extend([Action::Decide, Action::RollBack]),
             Lock::Decided(_) => actions.extend([Action::Commit, Action::RollBack]),
             Lock::Free | Lock::Changing { .. } => {}
         }
-        let stale = self.mutated(Mutation::StaleSnapshot);
-        if stale && state.lock != Lock::Free && state.behind.is_none() && work {
-            actions.push(Action::DecideBehind);
+        match state.ahead {
+            None if self.bounds.unlocked && work && state.limit > 0 => {
+                actions.push(Action::DecideAhead);
+            }
+            Some(_) if state.lock == Lock::Free => {
+                actions.extend([Action::LockAhead, Action::Skip]);
+            }
+            Some(_) => actions.push(Action::Skip),
+            None => {}
         }
     }
 

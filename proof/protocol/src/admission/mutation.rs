@@ -4,7 +4,8 @@
 /// what it breaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Mutation {
-    /// A scheduler reads before it has the lock, and decides from that.
+    /// A scheduler that has read without a lock marks what it has decided although something
+    /// has changed since.
     StaleSnapshot,
     /// A permit counts at its slot and not at its deadline.
     CountedAtSlot,

@@ -131,6 +131,14 @@ fn sometimes_in_messages() -> Vec<Property<Admission>> {
                     && (state.rows.iter()).any(|row| row.messages.iter().any(|one| one.unpublished))
             },
         ),
+        Property::sometimes(
+            "another run commits between what a scheduler reads and its lock",
+            |_, state: &State| state.ahead.is_some_and(|ahead| ahead.changed),
+        ),
+        Property::sometimes(
+            "a run that has read without a lock has it, and another reads",
+            |_, state: &State| matches!(state.lock, Lock::Decided(_)) && state.ahead.is_some(),
+        ),
         Property::sometimes("a claim commits after its deadline", |_, state: &State| {
             (state.rows.iter()).any(|row| row.is_claiming() && row.is_past_deadline())
         }),

@@ -19,9 +19,8 @@ pub struct State {
     pub limit: u8,
     /// Who holds the destination's row.
     pub lock: Lock,
-    /// A second scheduler that has read what it decides from and waits for
-    /// the lock. Only a mutation lets anybody do that.
-    pub behind: Option<Picks>,
+    /// A scheduler that has read and decided without a lock.
+    pub ahead: Option<Ahead>,
     /// How often limits may still change.
     pub changes_left: u8,
     /// The observer's: starts in each of the last P ticks, this one first.
@@ -114,6 +113,14 @@ pub enum Lock {
     },
 }
 
+/// What a scheduler without a lock has decided.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Ahead {
+    pub(super) picks: Picks,
+    /// Somebody has committed a run or a change since it has read.
+    pub(super) changed: bool,
+}
+
 /// What a run has decided: which row gets which deadline.
 pub(super) type Picks = [Option<(u8, i8)>; MAX_LIMIT];
 
@@ -129,7 +136,7 @@ impl State {
             rows,
             limit,
             lock: Lock::Free,
-            behind: None,
+            ahead: None,
             changes_left: bounds.changes,
             starts: [0; PERIOD as usize],
             bounds: [limit; PERIOD as usize],
@@ -149,6 +156,13 @@ impl State {
     /// them.
     pub(super) fn rows_are_held(&self) -> bool {
         matches!(self.lock, Lock::Changing { in_force: true, .. })
+    }
+
+    /// Whoever has read without a lock is told so when it comes to mark.
+    pub(super) fn change_ahead(&mut self) {
+        if let Some(ahead) = &mut self.ahead {
+            ahead.changed = true;
+        }
     }
 
     /// Starts in the window that ends now.

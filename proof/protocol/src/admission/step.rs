@@ -1,7 +1,7 @@
 //! What each step does.
 
 use super::action::{Action, Permit};
-use super::state::{Copies, Lock, Stage, State};
+use super::state::{Ahead, Copies, Lock, Stage, State};
 use super::store::Answer;
 use super::{Admission, GRACE, LEAD, Mutation, PERIOD};
 
@@ -9,7 +9,7 @@ impl Admission {
     pub(super) fn step(&self, state: &mut State, action: Action) {
         match action {
             Action::Tick => self.tick(state),
-            Action::Lock => state.lock = state.behind.take().map_or(Lock::Locked, Lock::Decided),
+            Action::Lock => state.lock = Lock::Locked,
             Action::Decide => {
                 let picks = self.picks(state);
                 let nothing = picks.iter().all(Option::is_none);
@@ -24,9 +24,23 @@ impl Admission {
                     self.mark_admitted(state, picks);
                 }
                 state.lock = Lock::Free;
+                state.change_ahead();
             }
             Action::RollBack => state.lock = Lock::Free,
-            Action::DecideBehind => state.behind = Some(self.picks(state)),
+            Action::DecideAhead => {
+                state.ahead = Some(Ahead {
+                    picks: self.picks(state),
+                    changed: false,
+                });
+            }
+            Action::LockAhead => {
+                let unchanged =
+                    |ahead: &Ahead| !ahead.changed || self.mutated(Mutation::StaleSnapshot);
+                if let Some(ahead) = state.ahead.take().filter(unchanged) {
+                    state.lock = Lock::Decided(ahead.picks);
+                }
+            }
+            Action::Skip => state.ahead = None,
             Action::Change { to } => {
                 state.lock = Lock::Changing {
                     to,
@@ -42,6 +56,7 @@ impl Admission {
                 if let Lock::Changing { to, .. } = state.lock {
                     state.changes_left -= 1;
                     self.commit_change(state, to);
+                    state.change_ahead();
                 }
             }
             Action::Expire(row) if self.mutated(Mutation::ExpiryEndsEvent) => {
@@ -83,7 +98,8 @@ impl Admission {
             Lock::Decided(picks) => Some(picks),
             _ => None,
         };
-        for picks in picks.into_iter().chain(&mut state.behind) {
+        let ahead = state.ahead.as_mut().map(|ahead| &mut ahead.picks);
+        for picks in picks.into_iter().chain(ahead) {
             for (_, deadline) in picks.iter_mut().flatten() {
                 *deadline = nearer(*deadline);
             }
