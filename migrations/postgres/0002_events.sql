@@ -58,6 +58,56 @@ create function subscribes(event_types text[], event_type text) returns boolean
         where right(s, 2) = '.*' and starts_with(event_type, left(s, -1))
     );
 
+-- Who subscribes to what, of those that take events: an event's subscribers are found by the
+-- few rows that its type can match, however many destinations its tenant has. By trigger, so
+-- that whoever changes a destination changes it.
+create table subscriptions (
+    tenant_id uuid not null,
+    -- A type, `order.*` or `*`.
+    event_type text not null,
+    destination_id uuid not null,
+    primary key (tenant_id, event_type, destination_id)
+);
+
+create function destinations_subscribe() returns trigger
+    language plpgsql
+as $$
+begin
+    if tg_op <> 'INSERT' then
+        delete from subscriptions s
+        using unnest(old.event_types) t (event_type)
+        where s.tenant_id = old.tenant_id and s.event_type = any (array[t.event_type])
+            and s.destination_id = old.id;
+    end if;
+    if tg_op <> 'DELETE' and new.deleted_at is null and new.state <> 'disabled' then
+        insert into subscriptions (tenant_id, event_type, destination_id)
+        select distinct new.tenant_id, s, new.id from unnest(new.event_types) s
+        where s is not null;
+    end if;
+    return null;
+end;
+$$;
+
+create trigger destinations_subscribe after update on destinations
+    for each row
+    when (
+        old.event_types <> new.event_types
+        or old.tenant_id <> new.tenant_id
+        or (old.state = 'disabled') <> (new.state = 'disabled')
+        or (old.deleted_at is null) <> (new.deleted_at is null)
+    )
+    execute function destinations_subscribe();
+
+create trigger destinations_insert_subscribe after insert on destinations
+    for each row
+    when (new.event_types <> '{}')
+    execute function destinations_subscribe();
+
+create trigger destinations_delete_subscribe after delete on destinations
+    for each row
+    when (old.event_types <> '{}')
+    execute function destinations_subscribe();
+
 create table events (
     id uuid not null,
     tenant_id uuid not null,

@@ -75,6 +75,26 @@ pub fn is_subscribed(subscription: &str, event_type: &str) -> bool {
             .is_some_and(|start| start.ends_with('.') && event_type.starts_with(start))
 }
 
+/// The subscriptions that take an event of that type, each once: few, so that those who
+/// subscribe are found by them, and not by asking each [`is_subscribed`].
+///
+/// ```
+/// use domain::event::subscriptions_to;
+///
+/// let found = subscriptions_to("order.paid.late");
+/// assert_eq!(found, ["*", "order.*", "order.paid.*", "order.paid.late"]);
+/// ```
+#[must_use]
+pub fn subscriptions_to(event_type: &str) -> Vec<String> {
+    let mut found = vec!["*".to_owned()];
+    let dots = event_type.match_indices('.');
+    found.extend(dots.map(|(dot, _)| format!("{}{BELOW}", &event_type[..dot])));
+    if !found.iter().any(|one| one == event_type) {
+        found.push(event_type.to_owned());
+    }
+    found
+}
+
 /// What is wrong with a media type. It becomes a header of every request: what
 /// could not, or could smuggle another one, is refused.
 #[must_use]
@@ -262,5 +282,29 @@ impl Timing {
     #[must_use]
     pub fn is_urgent(&self, now: Timestamp) -> bool {
         self.urgent && self.due_at(now).is_none()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn who_is_subscribed_is_found_by_its_subscription(
+            subscription in "[ab*.]{0,6}", event_type in "[ab*.]{0,8}",
+        ) {
+            let found = subscriptions_to(&event_type);
+            prop_assert_eq!(
+                found.contains(&subscription),
+                is_subscribed(&subscription, &event_type),
+            );
+            let mut once = found.clone();
+            once.sort();
+            once.dedup();
+            prop_assert_eq!(once.len(), found.len());
+        }
     }
 }

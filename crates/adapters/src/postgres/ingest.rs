@@ -8,7 +8,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use domain::event::{Audience, MAX_DESTINATIONS, NewEvent, Timing};
+use domain::event::{Audience, MAX_DESTINATIONS, NewEvent, Timing, subscriptions_to};
 use domain::filter::{Filters, Subscriber};
 use domain::ids::{DestinationId, TenantId};
 use domain::time::{Timestamp, micros};
@@ -202,8 +202,10 @@ impl<'a> Batch<'a> {
             "-- accept_events: look_up_named
             select n.tenant_id, n.id, d.state
             from unnest($1::uuid[], $2::uuid[]) as n (tenant_id, id)
-            left join destinations d on d.id = any (array[n.id]) and d.tenant_id = any (array[n.tenant_id])
-                and d.deleted_at is null",
+            left join lateral (
+                select d.state, d.tenant_id, d.deleted_at from destinations d
+                where d.id = n.id limit 1
+            ) d on d.tenant_id = n.tenant_id and d.deleted_at is null",
         )
         .bind(tenants)
         .bind(ids)
@@ -368,8 +370,11 @@ const WRITE: &str = "-- accept_events: write
             n.named is null or coalesce(d.state <> 'disabled', false) as is_taken
         from unnest($1::uuid[], $2::uuid[], $6::uuid[])
             with ordinality as n (id, tenant_id, named, position)
-        left join destinations d on d.id = any (array[n.named]) and d.tenant_id = any (array[n.tenant_id])
-            and d.deleted_at is null
+        -- By its id, for a plan from when there were few destinations would read them all.
+        left join lateral (
+            select d.state, d.tenant_id, d.deleted_at from destinations d
+            where d.id = n.named limit 1
+        ) d on d.tenant_id = n.tenant_id and d.deleted_at is null
     ),
     keys as (
         insert into idempotency_keys as k (tenant_id, key, digest, event_id, expires_at)
@@ -501,6 +506,10 @@ impl<'a> Keys<'a> {
     }
 }
 
+/// About as many subscriptions are looked for in one step: a millisecond or two, where few
+/// destinations have them.
+const MAX_LOOKS: usize = 1_000;
+
 /// Events and the destinations that they go to, column by column.
 #[derive(Default)]
 struct Pairs {
@@ -595,35 +604,39 @@ struct Subscribers<'a> {
 impl<'a> Subscribers<'a> {
     /// In the order of the events; for the first ones, where they are many.
     async fn of(connection: &mut PgConnection, events: &'a [NewEvent]) -> Result<Self, Failure> {
-        let mut types: Vec<(Uuid, &str)> = Vec::new();
-        let mut seen = HashSet::new();
-        for event in events {
-            if named(&event).is_none() && seen.insert(type_of(event)) {
-                types.push(type_of(event));
-            }
-        }
-        if types.is_empty() {
+        let asked = Types::of(events);
+        if asked.types.is_empty() {
             return Ok(Self::default());
         }
-        let (tenants, names): (Vec<Uuid>, Vec<&str>) = types.iter().copied().unzip();
         // One more than an event may have, and so all of the first type.
         let of_one = MAX_DESTINATIONS + 1;
         let of_all = MAX_DELIVERIES + of_one;
         let rows: Vec<(i64, Uuid, Option<String>)> = sqlx::query_as(
             "-- accept_events: subscribers
-            select n.position, s.id, s.filter::text
-            from unnest($1::uuid[], $2::text[]) with ordinality as n (tenant_id, event_type, position)
+            select n.position, s.destination_id, d.filter
+            from unnest($1::uuid[], $2::integer[], $3::integer[])
+                with ordinality as n (tenant_id, first, last, position)
             cross join lateral (
-                select d.id, d.filter from destinations d
-                where d.tenant_id = n.tenant_id and d.deleted_at is null and d.state <> 'disabled'
-                    and subscribes(d.event_types, n.event_type)
-                order by d.id
-                limit $3
+                select distinct u.destination_id
+                from unnest(($4::text[])[n.first:n.last]) t (event_type)
+                cross join lateral (
+                    select s.destination_id from subscriptions s
+                    where s.tenant_id = n.tenant_id and s.event_type = t.event_type
+                    order by s.destination_id
+                    limit $5
+                ) u
+                order by u.destination_id
+                limit $5
             ) s
-            limit $4",
+            cross join lateral (
+                select d.filter::text from destinations d where d.id = s.destination_id limit 1
+            ) d
+            limit $6",
         )
-        .bind(tenants)
-        .bind(names)
+        .bind(asked.tenants)
+        .bind(asked.firsts)
+        .bind(asked.lasts)
+        .bind(asked.subscriptions)
         .bind(i64::try_from(of_one).unwrap_or(i64::MAX))
         .bind(i64::try_from(of_all).unwrap_or(i64::MAX))
         .fetch_all(&mut *connection)
@@ -631,7 +644,7 @@ impl<'a> Subscribers<'a> {
         let last = rows.last().map(|(position, ..)| *position);
         let cut = last.filter(|_| rows.len() >= of_all);
         let mut subscribers = Self::default();
-        for (position, of_type) in (1..).zip(&types) {
+        for (position, of_type) in (1..).zip(&asked.types) {
             if cut.is_none_or(|cut| position < cut) {
                 subscribers.found.insert(*of_type, Vec::new());
             }
@@ -639,7 +652,7 @@ impl<'a> Subscribers<'a> {
         for (position, id, filter) in rows {
             let of_type = usize::try_from(position - 1)
                 .ok()
-                .and_then(|at| types.get(at));
+                .and_then(|at| asked.types.get(at));
             if let Some(found) = of_type.and_then(|of_type| subscribers.found.get_mut(of_type)) {
                 found.push(subscriber::read(
                     &mut subscribers.filters,
@@ -666,6 +679,47 @@ impl<'a> Subscribers<'a> {
             true => Acceptance::NoSubscriber,
             false => Acceptance::Accepted(takers),
         }
+    }
+}
+
+/// The types of events, and what who takes them subscribes to, column by column.
+#[derive(Default)]
+struct Types<'a> {
+    /// Each once, in the order of the events.
+    types: Vec<(Uuid, &'a str)>,
+    tenants: Vec<Uuid>,
+    subscriptions: Vec<String>,
+    /// Of each type, which of them are its own: from the first to the last, counted from
+    /// one.
+    firsts: Vec<i32>,
+    lasts: Vec<i32>,
+}
+
+impl<'a> Types<'a> {
+    /// Of the first events alone, where there is much to look for.
+    fn of(events: &'a [NewEvent]) -> Self {
+        let (mut types, mut seen) = (Self::default(), HashSet::new());
+        for event in events.iter().filter(|event| named(event).is_none()) {
+            let (tenant, name) = type_of(event);
+            if !seen.insert((tenant, name)) {
+                continue;
+            }
+            let subscriptions = subscriptions_to(name);
+            let looks = types.subscriptions.len() + subscriptions.len();
+            if looks > MAX_LOOKS && !types.types.is_empty() {
+                break;
+            }
+            types.types.push((tenant, name));
+            types.tenants.push(tenant);
+            types.firsts.push(types.last() + 1);
+            types.subscriptions.extend(subscriptions);
+            types.lasts.push(types.last());
+        }
+        types
+    }
+
+    fn last(&self) -> i32 {
+        i32::try_from(self.subscriptions.len()).unwrap_or(i32::MAX)
     }
 }
 

@@ -1,12 +1,12 @@
 //! Accepting events.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::LazyLock;
 use std::time::Duration;
 
 use domain::destination::DestinationState;
-use domain::event::{Audience, MAX_DESTINATIONS, NewEvent};
+use domain::event::{Audience, MAX_DESTINATIONS, NewEvent, subscriptions_to};
 use domain::filter::{Filters, Subscriber};
 use domain::ids::{DestinationId, EventId, TenantId};
 use domain::time::Timestamp;
@@ -17,7 +17,7 @@ use rusqlite::{Row, ToSql, Transaction};
 use super::accepted::went_to;
 use super::fault::Fault;
 use super::keys;
-use super::rows::{Held, InParts, age, all, execute_in_parts, first, in_parts, word};
+use super::rows::{Held, InParts, age, execute_in_parts, first, in_parts, word};
 use crate::subscriber;
 
 /// About as many events, or deliveries where an event has several, one step writes:
@@ -27,6 +27,9 @@ pub(super) const STEP_ROWS: usize = 128;
 
 /// The same of payloads, which are written to the log and synced.
 const STEP_BYTES: usize = 256 * 1024;
+
+/// The same of subscriptions that are looked for.
+const STEP_LOOKS: usize = 512;
 
 const _: () = assert!(STEP_ROWS >= MIN_DELIVERIES && STEP_BYTES >= MIN_PAYLOAD_BYTES);
 
@@ -40,11 +43,14 @@ const DESTINATION: &str = "
     where id = ?1 and tenant_id = ?2 and deleted_at is null";
 
 const SUBSCRIBERS: &str = "
-    -- accept_events: who subscribes
-    select d.id, d.filter, coalesce(d.max_age_ms, d.tier_age_ms) from destinations d
-    where d.tenant_id = ?1 and d.deleted_at is null and d.state <> 'disabled'
-        and subscribes(d.event_types, ?2)
-    order by d.id limit ?3";
+    -- accept_events: who subscribes to this
+    select destination_id from subscriptions
+    where tenant_id = ?1 and event_type = ?2
+    order by destination_id limit ?3";
+
+const SUBSCRIBER: &str = "
+    -- accept_events: one that subscribes
+    select filter, coalesce(max_age_ms, tier_age_ms) from destinations where id = ?1";
 
 const INSERT_EVENT: &str = "
     -- accept_events: the event, if it is not there
@@ -70,7 +76,7 @@ fn insert_deliveries(rows: usize) -> String {
 
 /// The statements of a lone event, for the test of what they cost.
 #[cfg(test)]
-pub(super) const MEASURED: [&str; 4] = [KNOWN, DESTINATION, SUBSCRIBERS, INSERT_EVENT];
+pub(super) const MEASURED: [&str; 5] = [KNOWN, DESTINATION, SUBSCRIBERS, SUBSCRIBER, INSERT_EVENT];
 
 /// The one of a lone delivery, likewise.
 #[cfg(test)]
@@ -90,14 +96,15 @@ pub(super) fn accept_events(
         filters: Filters::default(),
         max_ages: HashMap::new(),
         asked: 0,
+        looks: 0,
     };
     let mut writes = Writes::of(tx, now)?;
-    let mut accept = |event: &NewEvent| -> Result<(Acceptance, usize), Fault> {
+    let mut accept = |event: &NewEvent| -> Result<(Acceptance, usize, usize), Fault> {
         let tenant = event.tenant;
         if let Some(asked) = &event.idempotency {
             let went_to = |id| writes.went_to(id, tenant);
             if let Some(answer) = keys::known((tx, now), tenant, asked, went_to)? {
-                return Ok((answer, audiences.asked));
+                return Ok((answer, audiences.asked, audiences.looks));
             }
         }
         let before = audiences.asked;
@@ -123,12 +130,12 @@ pub(super) fn accept_events(
         if let (Some(asked), Acceptance::Accepted(_)) = (&event.idempotency, &answer) {
             keys::take(tx, now, event, asked)?;
         }
-        Ok((answer, audiences.asked))
+        Ok((answer, audiences.asked, audiences.looks))
     };
     let mut answers = Vec::with_capacity(events.len().min(STEP_ROWS));
     let (mut rows, mut bytes, mut before) = (0, 0, 0);
     for event in events {
-        let (answer, asked) = accept(event)?;
+        let (answer, asked, looks) = accept(event)?;
         // One that is for nobody costs its look-ups, and one that is repeated what it went to.
         rows += (asked.saturating_sub(before))
             .max(answer.destinations().len())
@@ -136,7 +143,7 @@ pub(super) fn accept_events(
         answers.push(answer);
         bytes += event.payload.len();
         before = asked;
-        if rows >= STEP_ROWS || bytes >= STEP_BYTES {
+        if rows >= STEP_ROWS || bytes >= STEP_BYTES || looks >= STEP_LOOKS {
             break;
         }
     }
@@ -250,6 +257,8 @@ struct Audiences<'a> {
     max_ages: MaxAges,
     /// How many destinations events were for, or would have been but for a filter.
     asked: usize,
+    /// How many subscriptions were looked for.
+    looks: usize,
 }
 
 /// Whom an audience comes to.
@@ -283,6 +292,7 @@ impl Audiences<'_> {
                     }
                     AudienceKey::Subscribers(event_type) => {
                         let into = (&mut self.filters, &mut self.max_ages);
+                        self.looks += subscriptions_to(event_type).len();
                         subscribers(self.tx, into, (&tenant, event_type))?
                     }
                 };
@@ -307,22 +317,30 @@ fn subscribers(
     (filters, max_ages): (&mut Filters, &mut MaxAges),
     (tenant, event_type): (&str, &str),
 ) -> Result<Resolved, Fault> {
-    let read = |row: &Row<'_>| {
-        let id = word(row, 0, ("destinations", "id"))?;
-        max_ages.extend(age(row, 2)?.map(|age| (id, age)));
-        Ok((id, row.get::<_, Option<String>>(1)?))
-    };
-    // One more than may be.
-    let wanted = (tenant, event_type, MAX_DESTINATIONS as i64 + 1);
-    let found: Vec<(DestinationId, Option<String>)> = all(tx, SUBSCRIBERS, wanted, read)?;
-    Ok(match found.len() > MAX_DESTINATIONS {
-        true => Resolved::Answer(Acceptance::TooManyDestinations),
-        false => Resolved::Takers(
-            (found.into_iter())
-                .map(|(id, filter)| subscriber::read(filters, id, filter))
-                .collect(),
-        ),
-    })
+    // One that subscribes to its type in several ways has it once.
+    let mut found = BTreeSet::<DestinationId>::new();
+    let mut subscribers = Held::of(tx, SUBSCRIBERS)?;
+    for subscription in subscriptions_to(event_type) {
+        // One more than may be.
+        let wanted = (tenant, subscription, MAX_DESTINATIONS as i64 + 1);
+        let read = |row: &Row<'_>| word(row, 0, ("subscriptions", "destination_id"));
+        let ids: Vec<DestinationId> = subscribers.all(wanted, read)?;
+        found.extend(ids);
+        if found.len() > MAX_DESTINATIONS {
+            return Ok(Resolved::Answer(Acceptance::TooManyDestinations));
+        }
+    }
+    let mut subscriber = Held::of(tx, SUBSCRIBER)?;
+    let mut takers = Vec::with_capacity(found.len());
+    for id in found {
+        let read = |row: &Row<'_>| Ok((row.get::<_, Option<String>>(0)?, age(row, 1)?));
+        let Some((filter, age)) = subscriber.first([id.to_string()], read)? else {
+            continue;
+        };
+        max_ages.extend(age.map(|age| (id, age)));
+        takers.push(subscriber::read(filters, id, filter));
+    }
+    Ok(Resolved::Takers(takers))
 }
 
 fn destination(
@@ -350,7 +368,7 @@ mod tests {
     use uuid::Uuid;
 
     use super::super::lines::Lines;
-    use super::super::rows::PARTS;
+    use super::super::rows::{PARTS, all};
     use super::super::{migrate, prepare};
     use super::*;
 
@@ -419,6 +437,39 @@ mod tests {
         let mut connection = with_subscribers(subscribers);
         let tx = connection.transaction().unwrap();
         accept_events(&tx, NOW, events).unwrap().len()
+    }
+
+    /// However many destinations a tenant has, those that subscribe are found at once.
+    #[test]
+    fn who_does_not_subscribe_costs_nothing() {
+        let looked = |others: u32| {
+            let mut connection = with_subscribers(0);
+            let insert = format!(
+                "with recursive n (n) as (values (1) union all select n + 1 from n where n < {others})
+                insert into destinations (id, tenant_id, url, event_types)
+                select n, '{}', 'https://x.example/', '[\"a\", \"a.b.*\", \"b\"]' from n",
+                DEFAULT_TENANT.0
+            );
+            connection.execute_batch(&insert).unwrap();
+            let tx = connection.transaction().unwrap();
+            let answers = accept_events(&tx, NOW, &[event()]).unwrap();
+            assert_eq!(answers, [Acceptance::Accepted(Vec::new())]);
+            let statement = tx.prepare_cached(SUBSCRIBERS).unwrap();
+            statement.get_status(StatementStatus::VmStep)
+        };
+        assert_eq!(looked(10), looked(3_000));
+    }
+
+    /// Everybody else waits for it.
+    #[test]
+    fn a_step_ends_by_what_it_looks_for() {
+        let long = |id: u128| NewEvent {
+            event_type: Some(format!("{id}{}", ".a".repeat(60))),
+            ..numbered(id)
+        };
+        let events: Vec<NewEvent> = (1..=300).map(long).collect();
+        let looks = subscriptions_to(events[0].event_type.as_ref().unwrap()).len();
+        assert_eq!(answered(&events, 1), STEP_LOOKS.div_ceil(looks));
     }
 
     /// Everybody else waits for it.

@@ -134,7 +134,7 @@ impl<'tx> Held<'tx> {
     }
 
     /// Reads all rows.
-    fn all<T>(
+    pub(super) fn all<T>(
         &mut self,
         params: impl Params,
         mut read: impl FnMut(&Row<'_>) -> Result<T, Fault>,

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use adapters::postgres::PostgresStore;
 use bytes::Bytes;
 use domain::event::{Audience, Idempotency, NewEvent, Timing};
 use domain::ids::EventId;
@@ -152,4 +153,57 @@ async fn refused_events_with_one_key_take_no_turn_each() {
         }
     );
     assert_eq!(database.number("select count(*) from writes").await, 1);
+}
+
+/// However many destinations a tenant has, those that subscribe are found at once; and of
+/// types that are many, or long, so many are looked for in one step.
+#[tokio::test]
+async fn who_does_not_subscribe_costs_nothing() {
+    let database = Database::create().await;
+    let to = database.destination(LimitSettings::EXACT).await;
+    let insert = async |others: u32| {
+        let insert = format!(
+            "insert into destinations (id, tenant_id, url, event_types)
+            select gen_random_uuid(), tenant_id, url, '{{order, order.paid.*}}'
+            from destinations, generate_series(1, {others}) where id = '{to}'"
+        );
+        database.sql(&insert).await;
+    };
+    let subscribe =
+        format!("update destinations set event_types = '{{*, order.*}}' where id = '{to}'");
+    database.sql(&subscribe).await;
+    let typed = |event_type: String| NewEvent {
+        audience: Audience::Subscribers,
+        event_type: Some(event_type),
+        idempotency: None,
+        ..keyed(&database, to, 1)
+    };
+    let pages = async || {
+        let ten_times = async |store: PostgresStore| {
+            for _ in 0..10 {
+                let answers = store.accept_events(&[typed("order.paid".to_owned())]).await;
+                assert_eq!(answers.unwrap(), [Acceptance::Accepted(vec![to])]);
+            }
+        };
+        database.pages_of(ten_times).await
+    };
+    let beside = async |others: u32| {
+        insert(others).await;
+        // What the inserts themselves have touched is counted late.
+        database.sql("select pg_stat_force_next_flush()").await;
+        pages().await;
+        pages().await
+    };
+    let few = beside(10).await;
+    let many = beside(3_000).await;
+    // An index of more entries is a level deeper.
+    assert!(
+        many <= few * 3 / 2,
+        "{few} pages for ten destinations, {many} for 3,000"
+    );
+
+    let long = |n: u32| typed(format!("{n}{}", ".a".repeat(60)));
+    let events: Vec<NewEvent> = (0..100).map(long).collect();
+    let answers = database.store.accept_events(&events).await.unwrap();
+    assert_eq!(answers.len(), 1_000 / 62);
 }

@@ -45,7 +45,8 @@ pub struct CreateDestination {
     /// For people.
     #[serde(default)]
     pub name: String,
-    /// The types of events that it subscribes to; `order.*` is all below one, `*` all.
+    /// The types of events that it subscribes to; `order.*` is all below one, `*` all. At
+    /// most 100, and at most eight that take the same type.
     #[serde(default)]
     pub event_types: Vec<String>,
     /// Which events of these types it takes, by their payloads: JSON pointers, and what has

@@ -85,6 +85,9 @@ impl World {
                 overview: store.clone(),
                 tallies: store.clone(),
                 event_types: store.clone(),
+                managers: store.clone(),
+                requests: store.clone(),
+                secrets: store.clone(),
             },
         };
         let intake = Intake::new(ingest, pressure, store.clone(), rates);

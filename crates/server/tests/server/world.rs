@@ -112,7 +112,7 @@ impl World {
         };
         let tenancy = Tenancy::new(registers, gate.clone(), mint.clone());
         let signing = Signing {
-            secrets,
+            secrets: secrets.clone(),
             vault: Arc::new(KeyRing::parse(SECRET_KEY).unwrap()),
             prefix: HeaderPrefix::default(),
         };
@@ -126,6 +126,9 @@ impl World {
             overview: overview.unwrap_or(operations.clone()),
             tallies: operations.clone(),
             event_types: operations.clone(),
+            managers: Arc::new(Unmanaged),
+            requests: Arc::new(Unmanaged),
+            secrets,
         };
         let books = Books {
             reading,

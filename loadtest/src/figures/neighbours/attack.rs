@@ -58,6 +58,8 @@ pub(super) enum Attack {
     Idempotency,
     /// Resends of a large history, as many as may begin.
     Resends,
+    /// Events of types that nobody has seen, beside a thousand destinations.
+    Types,
     /// Events for hundreds of subscribers, four in a batch.
     FanOut,
     /// A backlog as large as it is allowed, and more.
@@ -66,7 +68,7 @@ pub(super) enum Attack {
 
 impl Attack {
     /// Those that leave most behind come last.
-    const ALL: [Self; 19] = [
+    const ALL: [Self; 20] = [
         Self::Answers,
         Self::Dials,
         Self::Words,
@@ -84,6 +86,7 @@ impl Attack {
         Self::LateCommits,
         Self::Idempotency,
         Self::Resends,
+        Self::Types,
         Self::FanOut,
         Self::Backlog,
     ];
@@ -123,6 +126,7 @@ impl Attack {
             Self::LateCommits => "late commits",
             Self::Idempotency => "idempotency keys over 1,000 destinations",
             Self::Resends => "resends of a large history",
+            Self::Types => "unknown types over 1,000 destinations",
             Self::FanOut => "fan-out to 300 subscribers",
             Self::Backlog => "a backlog without end",
         }
@@ -191,6 +195,7 @@ impl Attack {
             Self::LateCommits => late::late_commits(attacker, into).await?,
             Self::Idempotency => requests::idempotency(attacker, into).await?,
             Self::Resends => requests::resends(attacker, into).await?,
+            Self::Types => requests::types(attacker, into).await?,
             Self::FanOut => requests::fan_out(attacker, into).await?,
             Self::Backlog => requests::backlog(attacker, into).await?,
         }

@@ -8,7 +8,8 @@ use domain::event::{Audience, MAX_DESTINATIONS, MAX_PAYLOAD_BYTES, NewEvent, Tim
 use domain::ids::{DestinationId, TenantId};
 
 use super::World;
-use engine::ports::{Acceptance, AttemptView, DEFAULT_TENANT, MAX_DELIVERIES};
+use super::tenants::new_tenant;
+use engine::ports::{Acceptance, AttemptView, DEFAULT_TENANT, DestinationChange, MAX_DELIVERIES};
 
 /// One waiting attempt, the first try, as of the acceptance.
 pub async fn an_accepted_event_waits_at_its_destination(world: &World) {
@@ -195,6 +196,51 @@ pub async fn events_fan_out_by_the_beginning_of_their_type(world: &World) {
         expected.sort();
         assert_eq!(to, expected, "{event_type}");
     }
+}
+
+/// By whatever way a destination changes; and by all that it subscribes to it has an event
+/// once.
+pub async fn who_subscribes_goes_by_the_destination(world: &World) {
+    let builder = world
+        .destination()
+        .event_types(&["order.*", "order.paid", "*"]);
+    let of = builder.create().await;
+    let takes = async |tenant, event_type| {
+        let event = NewEvent {
+            tenant,
+            ..of_type(world, event_type)
+        };
+        let answers = world.store.accept_events(&[event]).await.unwrap();
+        answers[0].destinations().to_vec()
+    };
+    let ours = async |event_type| takes(DEFAULT_TENANT, event_type).await;
+    assert_eq!(ours("order.paid").await, [of]);
+    let change = DestinationChange {
+        event_types: Some(vec!["order.sent.*".to_owned(), "invoice".to_owned()]),
+        ..DestinationChange::default()
+    };
+    let changed = world
+        .catalog
+        .change_destination(DEFAULT_TENANT, of, &change);
+    changed.await.unwrap();
+    assert_eq!(ours("order.paid").await, []);
+    assert_eq!(ours("order.sent.late").await, [of]);
+
+    let set = async |to: &str| {
+        let change = format!("update destinations set {to} where id = '{of}'");
+        world.sql(&change).await;
+    };
+    for (state, expected) in [("disabled", &[][..]), ("paused", &[of]), ("active", &[of])] {
+        set(&format!("state = '{state}'")).await;
+        assert_eq!(ours("invoice").await, expected, "{state}");
+    }
+    let other = new_tenant(world).await;
+    set(&format!("tenant_id = '{other}'")).await;
+    assert_eq!(ours("invoice").await, []);
+    assert_eq!(takes(other, "invoice").await, [of]);
+    let deleted = world.catalog.delete_destination(other, of).await;
+    deleted.unwrap();
+    assert_eq!(takes(other, "invoice").await, []);
 }
 
 /// It is durable, and has no attempts.

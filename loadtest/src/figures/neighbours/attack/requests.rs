@@ -13,7 +13,8 @@ use super::underway::{CLIENTS, Underway};
 /// Destinations that want every event.
 const SUBSCRIBERS: usize = 300;
 
-/// Destinations that a batch with idempotency keys is for, an event each.
+/// Destinations that a batch with idempotency keys is for, an event each; and that subscribe
+/// to other types.
 const KEYED: usize = 1_000;
 
 /// Events that are sent again, and destinations that they are sent to.
@@ -264,6 +265,22 @@ pub(super) async fn resends(attacker: &Attacker, underway: &mut Underway) -> any
     Ok(())
 }
 
+pub(super) async fn types(attacker: &Attacker, underway: &mut Underway) -> anyhow::Result<()> {
+    let subscriptions: Vec<String> = (0..10).map(|n| format!("order.paid.{n}.*")).collect();
+    let others = json!({"event_types": subscriptions, "limits": {"per_minute": 1}});
+    attacker.destinations(KEYED, NOBODY, others).await?;
+    underway.crew(attacker, 20, |turn| {
+        post("/v1/events/batch", &unknown(turn))
+    });
+    Ok(())
+}
+
+/// A hundred events of as many types, each of which many subscriptions could take.
+fn unknown(turn: u64) -> String {
+    let event = |n| json!({"type": format!("{turn}.{n}{}", ".a".repeat(50)), "payload": {}});
+    json!({"events": (0..100).map(event).collect::<Vec<_>>()}).to_string()
+}
+
 pub(super) async fn fan_out(attacker: &Attacker, underway: &mut Underway) -> anyhow::Result<()> {
     let all = json!({"event_types": ["*"], "limits": {"per_minute": 1}});
     attacker.destinations(SUBSCRIBERS, NOBODY, all).await?;
@@ -290,6 +307,7 @@ pub(super) async fn backlog(attacker: &Attacker, underway: &mut Underway) -> any
 mod tests {
     use std::collections::BTreeSet;
 
+    use domain::event::event_type_problem;
     use server::access::KeyText;
 
     use super::*;
@@ -301,6 +319,18 @@ mod tests {
             .map(|seed| KeyText::parse(&unknown_key(seed)).unwrap().id.0)
             .collect();
         assert_eq!(ids.len(), 100);
+    }
+
+    #[test]
+    fn each_type_is_another_and_as_long_as_it_may_be() {
+        let types: BTreeSet<String> = [unknown(1), unknown(u64::MAX)]
+            .iter()
+            .map(|body| serde_json::from_str::<Value>(body).unwrap())
+            .flat_map(|body| body["events"].as_array().unwrap().clone())
+            .map(|event| event["type"].as_str().unwrap().to_owned())
+            .collect();
+        assert_eq!(types.len(), 200);
+        assert!(types.iter().all(|one| event_type_problem(one).is_none()));
     }
 
     #[test]
