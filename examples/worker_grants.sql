@@ -116,11 +116,12 @@ grant insert (event_type, destination_id, tenant_id, details)
 
 -- A receiver that is gone is disabled, and what it allows when it is asked is written down;
 -- nothing else of a destination changes. What goes with that is done with the owner's rights:
--- its permits are taken back, and the history is written. Its tier is locked before it, which
+-- its permits are taken back, the history is written, and it subscribes to nothing. Its tier is locked before it, which
 -- would take a right to change tiers.
 grant update (state, allowed_per_minute) on destinations to paceline_worker;
 alter function destinations_before_update() security definer set search_path = public, pg_temp;
 alter function destinations_after_update() security definer set search_path = public, pg_temp;
+alter function destinations_subscribe() security definer set search_path = public, pg_temp;
 alter function lock_tiers_of(uuid[]) security definer set search_path = public, pg_temp;
 
 -- What people are to be told, and who.

@@ -140,6 +140,7 @@ create trigger destinations_insert_smart after insert on destinations
 -- `allowed_per_minute`, which has its history and revokes as any limit does.
 create table handshakes (
     destination_id uuid primary key,
+    tenant_id uuid not null,
     -- 1970: at once.
     next_ask_at timestamptz not null default 'epoch',
     -- Somebody asks, and nobody else does until then.
@@ -158,7 +159,11 @@ create table handshakes (
     constraint handshakes_check_asked_at check ((asked_at is null) = (outcome is null))
 );
 
+-- Whether anybody is to be asked; and who of whom, for tenants take turns.
 create index handshakes_due on handshakes (next_ask_at);
+create index handshakes_of_tenant on handshakes (tenant_id, next_ask_at);
+create index handshakes_asking on handshakes (tenant_id, asking_until)
+where asking_until is not null;
 
 -- By whatever way it is turned on or off; and another URL is another receiver, which has
 -- allowed nothing yet. Workers keep by the epoch whether requests name the origin. By its
@@ -195,7 +200,7 @@ as $$
 begin
     delete from handshakes where destination_id = new.id;
     if new.handshake <> 'none' and new.deleted_at is null then
-        insert into handshakes (destination_id) values (new.id);
+        insert into handshakes (destination_id, tenant_id) values (new.id, new.tenant_id);
     end if;
     return null;
 end;
@@ -214,6 +219,20 @@ create trigger destinations_insert_handshake after insert on destinations
     for each row
     when (new.handshake <> 'none')
     execute function destinations_set_handshake();
+
+create function destinations_move_handshake() returns trigger
+    language plpgsql
+as $$
+begin
+    update handshakes set tenant_id = new.tenant_id where destination_id = new.id;
+    return null;
+end;
+$$;
+
+create trigger destinations_move_handshake after update on destinations
+    for each row
+    when (old.tenant_id <> new.tenant_id)
+    execute function destinations_move_handshake();
 
 -- Who resumes it wants to know at once.
 create function destinations_resume_handshake() returns trigger

@@ -128,6 +128,7 @@ end;
 -- `allowed_per_minute`, which has its history and revokes as any limit does.
 create table handshakes (
     destination_id text primary key,
+    tenant_id text not null,
     -- 0: at once.
     next_ask_at integer not null default 0,
     -- Somebody asks, and nobody else does until then.
@@ -146,7 +147,11 @@ create table handshakes (
     constraint handshakes_check_asked_at check ((asked_at is null) = (outcome is null))
 ) strict, without rowid;
 
+-- Whether anybody is to be asked; and who of whom, for tenants take turns.
 create index handshakes_due on handshakes (next_ask_at);
+create index handshakes_of_tenant on handshakes (tenant_id, next_ask_at);
+create index handshakes_asking on handshakes (tenant_id, asking_until)
+where asking_until is not null;
 
 -- By whatever way it is turned on or off; and another URL is another receiver, which has
 -- allowed nothing yet. Workers keep by the epoch whether requests name the origin.
@@ -157,8 +162,8 @@ when old.handshake <> new.handshake
     or (new.handshake <> 'none' and old.deleted_at is null and new.deleted_at is not null)
 begin
     delete from handshakes where destination_id = new.id;
-    insert into handshakes (destination_id)
-    select new.id where new.handshake <> 'none' and new.deleted_at is null;
+    insert into handshakes (destination_id, tenant_id)
+    select new.id, new.tenant_id where new.handshake <> 'none' and new.deleted_at is null;
     update destinations set allowed_per_minute = iif(new.handshake = 'none', null, 0)
     where id = new.id;
     insert into limit_changes (destination_id, deleted_at, revokes)
@@ -168,8 +173,14 @@ end;
 create trigger destinations_insert_handshake after insert on destinations
 when new.handshake <> 'none'
 begin
-    insert into handshakes (destination_id) values (new.id);
+    insert into handshakes (destination_id, tenant_id) values (new.id, new.tenant_id);
     update destinations set allowed_per_minute = 0 where id = new.id;
+end;
+
+create trigger destinations_move_handshake after update of tenant_id on destinations
+when old.tenant_id <> new.tenant_id
+begin
+    update handshakes set tenant_id = new.tenant_id where destination_id = new.id;
 end;
 
 -- Who resumes it wants to know at once.

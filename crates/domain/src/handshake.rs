@@ -38,6 +38,10 @@ pub const ASK_TIMEOUT: Duration = Duration::from_secs(10);
 /// to be written down.
 pub const ASKING: Duration = Duration::from_secs(30);
 
+/// So many receivers of one tenant are asked at once, whoever asks: those that do not answer
+/// leave room for everybody else's.
+pub const ASKED_AT_ONCE: u32 = 4;
+
 /// A receiver that has allowed is asked again after that.
 pub const ASK_EVERY: Duration = Duration::from_secs(24 * 3_600);
 

@@ -6,17 +6,22 @@
 //! has not allowed is a limit of zero, in the store.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use domain::handshake::{ASK_TIMEOUT, Answer, unreachable};
-use futures_util::future::join_all;
+use domain::handshake::{ASK_TIMEOUT, ASKED_AT_ONCE, Answer, unreachable};
+use domain::ids::TenantId;
+use futures_util::future::{BoxFuture, FutureExt};
+use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio_util::sync::CancellationToken;
 
 use crate::backoff::Backoff;
 use crate::notifier::tell;
 use crate::ports::{
-    Asker, ClientIdentity, Handshakes, Question, Schedule, Store, StoreError, Vault, Wake,
+    Asker, ClientIdentity, Handshakes, Question, Questions, Schedule, Store, StoreError, Vault,
+    Wake,
 };
 use crate::sealing::open;
 use crate::wake::wake_all;
@@ -24,17 +29,20 @@ use crate::wake::wake_all;
 /// How receivers are asked.
 #[derive(Debug, Clone, Copy)]
 pub struct HandshakeOptions {
-    /// Between two looks while nobody is to be asked.
+    /// Between two looks while nobody more is to be asked.
     pub every: Duration,
+    /// And while there may be.
+    pub soon: Duration,
     /// Receivers asked at once.
-    pub batch: u32,
+    pub at_once: u32,
 }
 
 impl Default for HandshakeOptions {
     fn default() -> Self {
         Self {
             every: Duration::from_secs(1),
-            batch: 16,
+            soon: Duration::from_millis(100),
+            at_once: 16,
         }
     }
 }
@@ -48,13 +56,12 @@ const NO_ORIGIN: &str = "this installation has no origin to ask as: set PACELINE
 
 /// The loop.
 pub struct HandshakeLoop {
-    handshakes: Arc<dyn Handshakes>,
-    asker: Arc<dyn Asker>,
-    schedule: Arc<dyn Schedule>,
+    asking: Asking,
     options: HandshakeOptions,
-    /// Where client certificates are, and what opens them.
-    certificates: Option<(Arc<dyn Store>, Arc<dyn Vault>)>,
     failures: Backoff,
+    /// Whose turn was the last.
+    turn: Option<TenantId>,
+    under_way: UnderWay,
 }
 
 impl HandshakeLoop {
@@ -67,19 +74,23 @@ impl HandshakeLoop {
         options: HandshakeOptions,
     ) -> Self {
         Self {
-            handshakes,
-            asker,
-            schedule,
+            asking: Asking {
+                handshakes,
+                asker,
+                schedule,
+                certificates: None,
+            },
             options,
-            certificates: None,
             failures: Backoff::new(FAILURE_BACKOFF.0, FAILURE_BACKOFF.1),
+            turn: None,
+            under_way: UnderWay::default(),
         }
     }
 
     /// The same, showing the client certificates of destinations that have one.
     #[must_use]
     pub fn showing_certificates(mut self, store: Arc<dyn Store>, vault: Arc<dyn Vault>) -> Self {
-        self.certificates = Some((store, vault));
+        self.asking.certificates = Some((store, vault));
         self
     }
 
@@ -88,8 +99,8 @@ impl HandshakeLoop {
     pub async fn run(mut self, shutdown: CancellationToken) {
         loop {
             let step = async {
-                let pause = self.tick().await;
-                tokio::time::sleep(pause).await;
+                let pause = self.look().await;
+                self.under_way.beside(tokio::time::sleep(pause)).await;
             };
             tokio::select! {
                 biased;
@@ -99,10 +110,22 @@ impl HandshakeLoop {
         }
     }
 
-    /// Asks those that are due, up to a batch of them at once. Returns how long to wait
-    /// until the next look.
+    /// Asks those that are due, as many as are asked at once, and waits for what they say.
+    /// Returns how long to wait until the next look.
     pub async fn tick(&mut self) -> Duration {
-        let mut questions = match self.handshakes.take_handshakes(self.options.batch).await {
+        let pause = self.look().await;
+        while self.under_way.answered().await {}
+        pause
+    }
+
+    /// Begins to ask those that are due, as far as there is room.
+    async fn look(&mut self) -> Duration {
+        let room = self.options.at_once.saturating_sub(self.under_way.len());
+        if room == 0 {
+            return self.options.soon;
+        }
+        let taking = self.asking.clone().take(self.turn, room);
+        let questions = match self.under_way.beside(taking).await {
             Ok(questions) => questions,
             Err(error) => {
                 tracing::warn!(%error, "handshakes not looked at, will look again");
@@ -110,12 +133,90 @@ impl HandshakeLoop {
             }
         };
         self.failures.succeeded();
-        self.identify(&mut questions).await;
-        join_all(questions.iter().map(|one| self.ask(one))).await;
-        match u32::try_from(questions.len()).is_ok_and(|asked| asked >= self.options.batch) {
-            true => Duration::ZERO,
-            false => self.options.every,
+        for question in questions.taken {
+            self.under_way.begin(self.asking.clone(), question);
         }
+        match questions.turn {
+            None => self.options.every,
+            turn => {
+                self.turn = turn;
+                self.options.soon
+            }
+        }
+    }
+}
+
+/// Questions without an answer: one that waits for its receiver holds up no other.
+#[derive(Default)]
+struct UnderWay {
+    questions: FuturesUnordered<BoxFuture<'static, TenantId>>,
+    /// How many are whose.
+    of_tenants: HashMap<TenantId, u32>,
+}
+
+impl UnderWay {
+    fn len(&self) -> u32 {
+        u32::try_from(self.questions.len()).unwrap_or(u32::MAX)
+    }
+
+    /// The store counts what a tenant has under way, but forgets one whose URL is another
+    /// by now: beyond its share a question is left, and taken again when nobody has it.
+    fn begin(&mut self, asking: Asking, question: Question) {
+        let tenant = question.tenant;
+        let of_tenant = self.of_tenants.entry(tenant).or_default();
+        if *of_tenant >= ASKED_AT_ONCE {
+            return;
+        }
+        *of_tenant += 1;
+        let asked = async move {
+            asking.ask(&question).await;
+            tenant
+        };
+        self.questions.push(asked.boxed());
+    }
+
+    /// Waits for one of them; whether there was one.
+    async fn answered(&mut self) -> bool {
+        let Some(tenant) = self.questions.next().await else {
+            return false;
+        };
+        if let Entry::Occupied(mut of_tenant) = self.of_tenants.entry(tenant) {
+            *of_tenant.get_mut() -= 1;
+            if *of_tenant.get() == 0 {
+                of_tenant.remove();
+            }
+        }
+        true
+    }
+
+    /// Does this while they wait.
+    async fn beside<T>(&mut self, work: impl Future<Output = T>) -> T {
+        let mut work = pin!(work);
+        loop {
+            tokio::select! {
+                biased;
+                done = &mut work => return done,
+                true = self.answered() => {}
+            }
+        }
+    }
+}
+
+/// What a question needs until its answer is written down.
+#[derive(Clone)]
+struct Asking {
+    handshakes: Arc<dyn Handshakes>,
+    asker: Arc<dyn Asker>,
+    schedule: Arc<dyn Schedule>,
+    /// Where client certificates are, and what opens them.
+    certificates: Option<(Arc<dyn Store>, Arc<dyn Vault>)>,
+}
+
+impl Asking {
+    async fn take(self, turn: Option<TenantId>, room: u32) -> Result<Questions, StoreError> {
+        let mut questions = self.handshakes.take_handshakes(turn, room).await?;
+        self.identify(&mut questions.taken).await;
+        Ok(questions)
     }
 
     /// Where a certificate cannot be had, the receiver is asked without it, and says what

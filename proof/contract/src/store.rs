@@ -53,6 +53,7 @@ macro_rules! store_contract {
             a_refused_event_does_not_touch_the_others
             events_fan_out_by_type_and_star
             events_fan_out_by_the_beginning_of_their_type
+            who_subscribes_goes_by_the_destination
             an_event_that_nobody_subscribes_to_is_accepted
             a_paused_destination_still_accepts
             payloads_come_back_byte_for_byte
@@ -227,6 +228,9 @@ macro_rules! store_contract {
             it_is_asked_again_in_time_or_at_once
             what_is_disabled_or_deleted_is_not_asked
             questions_are_taken_in_turn
+            tenants_take_turns_to_be_asked
+            those_that_are_disabled_hold_up_no_other_tenant
+            one_that_moves_is_asked_for_its_new_tenant
             handshakes_are_the_tenants
         );
         $crate::store_contract!(@module $world, smart:

@@ -6,12 +6,14 @@ use std::time::Duration;
 use async_trait::async_trait;
 use domain::credentials::ClientCertificate;
 use domain::handshake::{ASK_TIMEOUT, Answer, Origin, Reply};
+use domain::ids::{DestinationId, TenantId};
 use engine::handshake::{HandshakeLoop, HandshakeOptions};
 use engine::ports::{
-    Asker, ClientIdentity, HandshakeRecorded, Handshakes, Question, SealedKind, SendError,
-    StoreError, Wake,
+    Asker, ClientIdentity, HandshakeRecorded, Handshakes, Question, Questions, SealedKind,
+    SendError, StoreError, Wake,
 };
 use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
 
 use crate::support::{Event, FOREVER, World, destination, ms, store_away};
 use crate::worker_signs::{Open, sealed};
@@ -27,9 +29,14 @@ struct Few {
     recorded: Mutex<Vec<Answer>>,
 }
 
+/// The one that never answers.
+const SILENT: DestinationId = DestinationId(Uuid::nil());
+
 fn question(number: u32) -> Question {
     Question {
         destination: destination(number.into()),
+        // As many tenants as a worker asks at once.
+        tenant: TenantId(Uuid::from_u128(u128::from(number) % 16)),
         url: format!("https://receiver.example/{number}"),
         per_minute: 600.try_into().ok(),
         identity: None,
@@ -54,13 +61,19 @@ fn allowing() -> Few {
 
 #[async_trait]
 impl Handshakes for Few {
-    async fn take_handshakes(&self, limit: u32) -> Result<Vec<Question>, StoreError> {
+    async fn take_handshakes(
+        &self,
+        _: Option<TenantId>,
+        limit: u32,
+    ) -> Result<Questions, StoreError> {
         if self.away {
             return Err(store_away());
         }
         let mut due = self.due.lock().unwrap();
         let taken = due.len().min(limit as usize);
-        Ok(due.drain(..taken).collect())
+        let taken: Vec<Question> = due.drain(..taken).collect();
+        let turn = taken.last().map(|last| last.tenant);
+        Ok(Questions { taken, turn })
     }
 
     async fn record_handshake(
@@ -85,7 +98,8 @@ impl Asker for Few {
     async fn ask(&self, question: &Question, timeout: Duration) -> Result<Reply, SendError> {
         assert_eq!(timeout, ASK_TIMEOUT);
         self.asked.lock().unwrap().push(question.clone());
-        tokio::time::sleep(self.takes).await;
+        let is_silent = question.destination == SILENT;
+        tokio::time::sleep(if is_silent { FOREVER } else { self.takes }).await;
         self.reply.clone()
     }
 }
@@ -98,8 +112,9 @@ fn over(world: &World, few: &Arc<Few>) -> HandshakeLoop {
 /// What one step writes down, and whom it wakes.
 async fn step(few: Few) -> (Vec<Answer>, Vec<Vec<Wake>>, Arc<Few>) {
     let (world, few) = (World::new(), Arc::new(few));
-    let pause = over(&world, &few).tick().await;
-    assert_eq!(pause, HandshakeOptions::default().every);
+    let mut asking = over(&world, &few);
+    let HandshakeOptions { soon, every, .. } = HandshakeOptions::default();
+    assert_eq!([asking.tick().await, asking.tick().await], [soon, every]);
     let woken = world.journal.pick(|event| match event {
         Event::Wake(wakes) => Some(wakes),
         _ => None,
@@ -172,21 +187,67 @@ async fn nobody_is_asked_without_an_origin() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_batch_is_asked_at_once_and_the_next_without_a_pause() {
-    let batch = HandshakeOptions::default().batch;
+async fn so_many_are_asked_at_once_and_the_next_soon() {
+    let HandshakeOptions {
+        at_once,
+        soon,
+        every,
+    } = HandshakeOptions::default();
     let many = Few {
-        due: Mutex::new((0..batch + 3).map(question).collect()),
+        due: Mutex::new((1..=at_once + 3).map(question).collect()),
         takes: Duration::from_secs(9),
         ..allowing()
     };
     let (world, few) = (World::new(), Arc::new(many));
     let mut asking = over(&world, &few);
     let began = tokio::time::Instant::now();
-    assert_eq!(asking.tick().await, Duration::ZERO);
+    assert_eq!(asking.tick().await, soon);
     assert_eq!(began.elapsed(), Duration::from_secs(9), "together");
-    assert_eq!(few.asked.lock().unwrap().len(), batch as usize);
-    assert_eq!(asking.tick().await, HandshakeOptions::default().every);
-    assert_eq!(few.recorded.lock().unwrap().len(), batch as usize + 3);
+    assert_eq!(few.asked.lock().unwrap().len(), at_once as usize);
+    assert_eq!([asking.tick().await, asking.tick().await], [soon, every]);
+    assert_eq!(few.recorded.lock().unwrap().len(), at_once as usize + 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_does_not_answer_holds_up_no_other() {
+    let (world, few) = (World::new(), Arc::new(allowing()));
+    few.due.lock().unwrap().insert(0, question(0));
+    let shutdown = CancellationToken::new();
+    let running = tokio::spawn(over(&world, &few).run(shutdown.clone()));
+    tokio::time::sleep(ms(500)).await;
+    few.due.lock().unwrap().push(question(2));
+    tokio::time::sleep(ms(1_000)).await;
+    assert_eq!(few.asked.lock().unwrap().len(), 3);
+    assert_eq!(
+        few.recorded.lock().unwrap().len(),
+        2,
+        "and not of the first"
+    );
+    shutdown.cancel();
+    running.await.unwrap();
+}
+
+/// Whatever the store says: it forgets what is asked of one whose URL has changed.
+#[tokio::test(start_paused = true)]
+async fn one_tenant_does_not_take_all_places() {
+    let few = Few {
+        due: Mutex::new((0..6).map(|number| question(16 * number)).collect()),
+        takes: FOREVER,
+        ..allowing()
+    };
+    let (world, few) = (World::new(), Arc::new(few));
+    let shutdown = CancellationToken::new();
+    let running = tokio::spawn(over(&world, &few).run(shutdown.clone()));
+    tokio::time::sleep(ms(500)).await;
+    few.due.lock().unwrap().push(question(1));
+    tokio::time::sleep(ms(1_500)).await;
+    let asked: Vec<_> = (few.asked.lock().unwrap().iter())
+        .map(|one| one.tenant)
+        .collect();
+    let [one, other] = [question(0).tenant, question(1).tenant];
+    assert_eq!(asked, [one, one, one, one, other]);
+    shutdown.cancel();
+    running.await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]

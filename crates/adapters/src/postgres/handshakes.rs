@@ -2,12 +2,12 @@
 //! [`engine::ports::Handshakes`] and [`engine::ports::HandshakeBook`].
 
 use async_trait::async_trait;
-use domain::handshake::{ASKING, Answer, LONGEST_PAUSE, Standing, asked_rate};
+use domain::handshake::{ASKED_AT_ONCE, ASKING, Answer, LONGEST_PAUSE, Standing, asked_rate};
 use domain::ids::{DestinationId, TenantId};
 use domain::time::Timestamp;
 use domain::watch::News;
 use engine::ports::{
-    CatalogError, HandshakeBook, HandshakeRecorded, HandshakeView, Handshakes, Question,
+    CatalogError, HandshakeBook, HandshakeRecorded, HandshakeView, Handshakes, Question, Questions,
     StoreError, Told,
 };
 use sqlx::{PgConnection, PgPool};
@@ -20,8 +20,13 @@ use crate::row::row;
 
 #[async_trait]
 impl Handshakes for PostgresStore {
-    async fn take_handshakes(&self, limit: u32) -> Result<Vec<Question>, StoreError> {
-        Ok(retried(|| take(&self.pool, limit)).await?)
+    async fn take_handshakes(
+        &self,
+        after: Option<TenantId>,
+        limit: u32,
+    ) -> Result<Questions, StoreError> {
+        let after = after.map_or(Uuid::nil(), |tenant| tenant.0);
+        Ok(retried(|| take(&self.pool, after, limit)).await?)
     }
 
     async fn record_handshake(
@@ -36,6 +41,7 @@ impl Handshakes for PostgresStore {
 row! {
     struct DueRow {
         id: Uuid,
+        tenant_id: Uuid,
         url: String,
         asks: bool,
         numbers: Vec<Option<i32>>,
@@ -65,6 +71,7 @@ impl DueRow {
         let tier = columns("tiers", numbers, self.tier_unlimited, shape).settings()?;
         Ok(Question {
             destination: DestinationId(self.id),
+            tenant: TenantId(self.tenant_id),
             url: self.url.clone(),
             per_minute: asked_rate(&own.or_tier(&tier)),
             identity: None,
@@ -72,17 +79,54 @@ impl DueRow {
     }
 }
 
-async fn take(pool: &PgPool, limit: u32) -> Result<Vec<Question>, Failure> {
-    let rows: Vec<DueRow> = sqlx::query_as(
-        "-- take_handshakes
-        with clock as materialized (select clock_timestamp() as now), due as materialized (
+/// From one tenant to the next, past all that its neighbours have. By the time of the
+/// statement, which an index can be asked for, and not by that of the clock.
+const TAKE: &str = "-- take_handshakes
+        with clock as materialized (select clock_timestamp() as now), in_turn as materialized (
             select h.destination_id
-            from handshakes h
-            where h.next_ask_at <= clock_timestamp()
-                and coalesce(h.asking_until, 'epoch') <= clock_timestamp()
-            order by h.next_ask_at
+            from (
+                select from handshakes
+                where next_ask_at <= statement_timestamp()
+                    and coalesce(asking_until, 'epoch') <= statement_timestamp()
+                order by next_ask_at limit 1
+            ) anybody
+            cross join (values
+                ($4::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid),
+                ('00000000-0000-0000-0000-000000000000', $4)
+            ) part (beyond, upto)
+            cross join lateral (
+                with recursive tenants (tenant_id) as (
+                    (
+                        select h.tenant_id from handshakes h
+                        where h.tenant_id > part.beyond and h.tenant_id <= part.upto
+                        order by h.tenant_id limit 1
+                    )
+                    union all
+                    select n.tenant_id from tenants t
+                    cross join lateral (
+                        select h.tenant_id from handshakes h
+                        where h.tenant_id > t.tenant_id and h.tenant_id <= part.upto
+                        order by h.tenant_id limit 1
+                    ) n
+                )
+                select tenant_id from tenants
+            ) t
+            cross join lateral (
+                select h.destination_id from handshakes h
+                where h.tenant_id = t.tenant_id and h.next_ask_at <= statement_timestamp()
+                    and coalesce(h.asking_until, 'epoch') <= statement_timestamp()
+                order by h.next_ask_at
+                limit greatest($5 - (
+                    select count(*) from handshakes u
+                    where u.tenant_id = t.tenant_id and u.asking_until > statement_timestamp()
+                ), 0)
+            ) h
             limit $1
-            for update skip locked
+        ), due as materialized (
+            select h.destination_id from in_turn i
+            join handshakes h on h.destination_id = any (array[i.destination_id])
+            where coalesce(h.asking_until, 'epoch') <= statement_timestamp()
+            for update of h skip locked
         )
         update handshakes h
         set asking_until = case when d.state <> 'disabled'
@@ -93,7 +137,7 @@ async fn take(pool: &PgPool, limit: u32) -> Result<Vec<Question>, Failure> {
         join tenants n on n.id = d.tenant_id
         join tiers t on t.name = n.tier
         where h.destination_id = due.destination_id and d.id = h.destination_id
-        returning d.id, d.url, d.state <> 'disabled' as asks,
+        returning d.id, d.tenant_id, d.url, d.state <> 'disabled' as asks,
             array[
                 d.limit_per_second, d.limit_per_minute, d.limit_per_hour, d.limit_per_day,
                 d.burst, d.max_in_flight
@@ -103,15 +147,24 @@ async fn take(pool: &PgPool, limit: u32) -> Result<Vec<Question>, Failure> {
                 t.limit_per_second, t.limit_per_minute, t.limit_per_hour, t.limit_per_day,
                 t.burst, t.max_in_flight
             ] as tier_numbers,
-            t.unlimited as tier_unlimited, t.shape as tier_shape",
-    )
-    .bind(i64::from(limit))
-    .bind(ASKING.as_secs_f64())
-    .bind(LONGEST_PAUSE.as_secs_f64())
-    .fetch_all(pool)
-    .await?;
+            t.unlimited as tier_unlimited, t.shape as tier_shape";
+
+async fn take(pool: &PgPool, after: Uuid, limit: u32) -> Result<Questions, Failure> {
+    let mut rows: Vec<DueRow> = sqlx::query_as(TAKE)
+        .bind(i64::from(limit))
+        .bind(ASKING.as_secs_f64())
+        .bind(LONGEST_PAUSE.as_secs_f64())
+        .bind(after)
+        .bind(i64::from(ASKED_AT_ONCE))
+        .fetch_all(pool)
+        .await?;
+    rows.sort_by_key(|row| (row.tenant_id <= after, row.tenant_id));
+    let turn = rows.last().map(|row| TenantId(row.tenant_id));
     let asked = rows.into_iter().filter(|row| row.asks);
-    asked.map(DueRow::question).collect()
+    Ok(Questions {
+        taken: asked.map(DueRow::question).collect::<Result<_, _>>()?,
+        turn,
+    })
 }
 
 row! {

@@ -3,12 +3,14 @@
 
 use async_trait::async_trait;
 use domain::destination::DestinationState;
-use domain::handshake::{ASKING, Answer, Handshake, LONGEST_PAUSE, Standing, asked_rate};
+use domain::handshake::{
+    ASKED_AT_ONCE, ASKING, Answer, Handshake, LONGEST_PAUSE, Standing, asked_rate,
+};
 use domain::ids::{DestinationId, TenantId};
 use domain::time::Timestamp;
 use domain::watch::News;
 use engine::ports::{
-    CatalogError, HandshakeBook, HandshakeRecorded, HandshakeView, Handshakes, Question,
+    CatalogError, HandshakeBook, HandshakeRecorded, HandshakeView, Handshakes, Question, Questions,
     StoreError, Told,
 };
 use rusqlite::{Row, Transaction};
@@ -23,19 +25,34 @@ const IS_DUE: &str = "
     select 1 from handshakes indexed by handshakes_due
     where next_ask_at <= ?1 and coalesce(asking_until, 0) <= ?1 limit 1";
 
+const NEXT_TENANT: &str = "
+    -- take_handshakes: whose turn it is
+    select tenant_id from handshakes indexed by handshakes_of_tenant
+    where tenant_id > ?1 order by tenant_id limit 1";
+
+const UNDER_WAY: &str = "
+    -- take_handshakes: how many of its receivers are asked
+    select count(*) from handshakes indexed by handshakes_asking
+    where tenant_id = ?1 and asking_until > ?2";
+
+const DUE_OF: &str = "
+    -- take_handshakes: which of its receivers are to be asked
+    select destination_id from handshakes indexed by handshakes_of_tenant
+    where tenant_id = ?1 and next_ask_at <= ?2 and coalesce(asking_until, 0) <= ?2
+    order by next_ask_at limit ?3";
+
 const DUE: &str = "
-    -- take_handshakes: who is to be asked
+    -- take_handshakes: what it is asked, if it still is to be
     select d.limit_per_second, d.limit_per_minute, d.limit_per_hour, d.limit_per_day, d.unlimited,
         d.burst, d.shape, d.max_in_flight, d.safety_margin, d.margin_cap, d.count,
         t.limit_per_second, t.limit_per_minute, t.limit_per_hour, t.limit_per_day, t.unlimited,
         t.burst, t.shape, t.max_in_flight,
-        d.id, d.url, d.state, d.allowed_per_minute
-    from handshakes h indexed by handshakes_due
+        d.id, d.url, d.state, d.allowed_per_minute, d.tenant_id
+    from handshakes h
     join destinations d on d.id = h.destination_id
     join tenants n on n.id = d.tenant_id
     join tiers t on t.name = n.tier
-    where h.next_ask_at <= ?1 and coalesce(h.asking_until, 0) <= ?1
-    order by h.next_ask_at limit ?2";
+    where h.destination_id = ?1 and h.next_ask_at <= ?2 and coalesce(h.asking_until, 0) <= ?2";
 
 const TAKE: &str = "
     -- take_handshakes: it is asked
@@ -84,15 +101,18 @@ const ASK_NOW: &str = "
 
 #[async_trait]
 impl Handshakes for SqliteStore {
-    async fn take_handshakes(&self, limit: u32) -> Result<Vec<Question>, StoreError> {
+    async fn take_handshakes(
+        &self,
+        after: Option<TenantId>,
+        limit: u32,
+    ) -> Result<Questions, StoreError> {
         // Most looks find nobody, and need no turn of the writer's.
-        let is_due = |tx: &Transaction<'_>, now: Timestamp| {
-            Ok(first(tx, IS_DUE, [now.as_micros()], |_| Ok(()))?.is_some())
-        };
-        if !self.look(is_due).await? {
-            return Ok(Vec::new());
+        let due = self.look(move |tx, now| in_turn(tx, now, (after, limit)));
+        let due = due.await?;
+        if due.is_empty() {
+            return Ok(Questions::default());
         }
-        Ok(self.write(move |tx, now| take(tx, now, limit)).await?)
+        Ok(self.write(move |tx, now| take(tx, now, &due)).await?)
     }
 
     async fn record_handshake(
@@ -107,26 +127,58 @@ impl Handshakes for SqliteStore {
     }
 }
 
-fn take(tx: &Transaction<'_>, now: Timestamp, limit: u32) -> Result<Vec<Question>, Fault> {
-    let due = all(tx, DUE, (now.as_micros(), limit), |row| {
+/// Who is to be asked: from one tenant to the next, past all that its neighbours have.
+fn in_turn(
+    tx: &Transaction<'_>,
+    now: Timestamp,
+    (after, limit): (Option<TenantId>, u32),
+) -> Result<Vec<String>, Fault> {
+    let (at, mut due) = (now.as_micros(), Vec::new());
+    if first(tx, IS_DUE, [at], |_| Ok(()))?.is_none() {
+        return Ok(due);
+    }
+    let after = after.map(|tenant| tenant.to_string()).unwrap_or_default();
+    let parts = [(after.clone(), None), (String::new(), Some(after))];
+    for (mut tenant, upto) in parts {
+        while let Some(next) = first(tx, NEXT_TENANT, [&tenant], |row| Ok(row.get(0)?))? {
+            tenant = next;
+            let left = limit.saturating_sub(u32::try_from(due.len()).unwrap_or(u32::MAX));
+            if left == 0 || upto.as_ref().is_some_and(|upto| tenant > *upto) {
+                break;
+            }
+            let under_way: u32 =
+                first(tx, UNDER_WAY, (&tenant, at), |row| Ok(row.get(0)?))?.unwrap_or_default();
+            let room = ASKED_AT_ONCE.saturating_sub(under_way).min(left);
+            due.extend(all(tx, DUE_OF, (&tenant, at, room), |row| Ok(row.get(0)?))?);
+        }
+    }
+    Ok(due)
+}
+
+fn take(tx: &Transaction<'_>, now: Timestamp, due: &[String]) -> Result<Questions, Fault> {
+    let question = |row: &Row<'_>| {
         let configured = settings(row, (0, 22))?.or_tier(&tier_settings(row, 11)?);
         let question = Question {
             destination: word(row, 19, ("destinations", "id"))?,
+            tenant: word(row, 23, ("destinations", "tenant_id"))?,
             url: row.get(20)?,
             per_minute: asked_rate(&configured),
             identity: None,
         };
         let state: DestinationState = word(row, 21, ("destinations", "state"))?;
         Ok((question, state))
-    })?;
-    let mut questions = Vec::with_capacity(due.len());
-    for (question, state) in due {
-        let key = question.destination.to_string();
+    };
+    let mut questions = Questions::default();
+    for key in due {
+        let Some((question, state)) = first(tx, DUE, (key, now.as_micros()), question)? else {
+            continue;
+        };
+        questions.turn = Some(question.tenant);
         if state == DestinationState::Disabled {
             execute(tx, PUT_OFF, (key, (now + LONGEST_PAUSE).as_micros()))?;
         } else {
             execute(tx, TAKE, (key, (now + ASKING).as_micros()))?;
-            questions.push(question);
+            questions.taken.push(question);
         }
     }
     Ok(questions)

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use adapters::http::{HttpOptions, HttpSender};
 use domain::credentials::ClientCertificate;
 use domain::ids::SecretId;
-use engine::ports::{Asker, ClientIdentity, Question, SendError, Sender, Target};
+use engine::ports::{Asker, ClientIdentity, DEFAULT_TENANT, Question, SendError, Sender, Target};
 use rustls::HandshakeKind;
 use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
@@ -177,6 +177,7 @@ async fn a_receiver_that_is_asked_first_is_shown_it_too() {
     let target = to(&peer, 1, Some(client()));
     let question = Question {
         destination: target.destination,
+        tenant: DEFAULT_TENANT,
         url: target.url,
         per_minute: None,
         identity: target.identity,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use adapters::http::{HttpOptions, HttpSender};
 use domain::handshake::{ASK_TIMEOUT, Answer, Reply};
-use engine::ports::{Asker, Question, SendError};
+use engine::ports::{Asker, DEFAULT_TENANT, Question, SendError};
 use tokio::io::AsyncWriteExt;
 
 use super::peer::{OK, PATIENT, Peer, SHORT, closed, options, read_request, send};
@@ -22,6 +22,7 @@ fn question(peer: &Peer, per_minute: u32) -> Question {
     let target = peer.target(1);
     Question {
         destination: target.destination,
+        tenant: DEFAULT_TENANT,
         url: target.url,
         per_minute: per_minute.try_into().ok(),
         identity: None,

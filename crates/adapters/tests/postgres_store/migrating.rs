@@ -15,7 +15,7 @@ async fn a_migration_that_waits_for_a_writer_holds_nobody_up() {
     let back = "drop table health, response_times, smart_limits, smart_history, handshakes;
         drop function destinations_forget_health, destinations_set_smart,
             destinations_before_handshake, destinations_set_handshake,
-            destinations_resume_handshake cascade;
+            destinations_move_handshake, destinations_resume_handshake cascade;
         delete from _sqlx_migrations where version = 5";
     database.sql(back).await;
     let write = "update destinations set name = name where false";

@@ -113,7 +113,7 @@ async fn ask(world: &World, store: &PostgresStore) {
     let builder = world.destination().per_second(100);
     let destination = builder.handshake(Handshake::CloudEvents).create().await;
     world.accept(destination, 2).await;
-    let questions = store.take_handshakes(1).await.unwrap();
+    let questions = store.take_handshakes(None, 1).await.unwrap().taken;
     let no = Answer::Refused("it answered 405".to_owned());
     for answer in [Answer::Allowed(None), no] {
         let recorded = store.record_handshake(&questions[0], &answer).await;

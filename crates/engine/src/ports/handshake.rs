@@ -15,11 +15,17 @@ use super::sender::{ClientIdentity, SendError};
 /// processes may ask at once.
 #[async_trait]
 pub trait Handshakes: Send + Sync {
-    /// Takes up to `limit` destinations whose receivers are to be asked now, those first
-    /// that have waited longest. Each is given to nobody else for
-    /// [`ASKING`](domain::handshake::ASKING): who dies with it delays it by that. One
-    /// that is disabled is not asked; resuming it asks at once.
-    async fn take_handshakes(&self, limit: u32) -> Result<Vec<Question>, StoreError>;
+    /// Takes up to `limit` destinations whose receivers are to be asked now. Tenants take
+    /// turns, from the first one behind `after` on; of each those first that have waited
+    /// longest, and no more than are asked of it with these
+    /// [at once](domain::handshake::ASKED_AT_ONCE). Each is given to nobody else for
+    /// [`ASKING`](domain::handshake::ASKING): who dies with it delays it by that. One that
+    /// is disabled has its turn and is not asked; resuming it asks at once.
+    async fn take_handshakes(
+        &self,
+        after: Option<TenantId>,
+        limit: u32,
+    ) -> Result<Questions, StoreError>;
 
     /// Writes down what a question came to ([`Standing::after`]), and what is allowed by
     /// it, which is in force at once: a lower limit revokes the permits that are out. An
@@ -33,11 +39,22 @@ pub trait Handshakes: Send + Sync {
     ) -> Result<HandshakeRecorded, StoreError>;
 }
 
+/// Receivers to be asked.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Questions {
+    /// In the order of their turns.
+    pub taken: Vec<Question>,
+    /// Whose turn was the last; `None` if nobody was to be asked.
+    pub turn: Option<TenantId>,
+}
+
 /// One receiver to be asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Question {
-    /// Whose it is.
+    /// The destination that it is about.
     pub destination: DestinationId,
+    /// Whose destination that is.
+    pub tenant: TenantId,
     /// Where its requests go, and so does the question.
     pub url: String,
     /// The requests a minute that are asked for: what is configured. `None` where that is

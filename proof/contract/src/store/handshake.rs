@@ -7,6 +7,7 @@ use domain::operations::OperationalType;
 use domain::time::Timestamp;
 
 use super::World;
+use super::tenants::new_tenant;
 use engine::ports::{
     CatalogError, ClaimAnswer, DEFAULT_TENANT, DestinationChange, HandshakeRecorded, HandshakeView,
     Question,
@@ -18,7 +19,12 @@ async fn view(world: &World, destination: DestinationId) -> HandshakeView {
 }
 
 async fn take(world: &World) -> Vec<Question> {
-    world.handshakes.take_handshakes(10).await.unwrap()
+    world
+        .handshakes
+        .take_handshakes(None, 10)
+        .await
+        .unwrap()
+        .taken
 }
 
 async fn record(world: &World, question: &Question, answer: &Answer) -> HandshakeRecorded {
@@ -73,6 +79,7 @@ pub async fn nothing_starts_until_the_receiver_allows_it(world: &World) {
     let asked = take(world).await;
     let question = Question {
         destination,
+        tenant: DEFAULT_TENANT,
         url: "https://receiver.example/hooks".to_owned(),
         per_minute: 600.try_into().ok(),
         identity: None,
@@ -294,7 +301,12 @@ pub async fn questions_are_taken_in_turn(world: &World) {
         asking(world).await,
         asking(world).await,
     ];
-    let first = world.handshakes.take_handshakes(2).await.unwrap();
+    let first = world
+        .handshakes
+        .take_handshakes(None, 2)
+        .await
+        .unwrap()
+        .taken;
     let rest = take(world).await;
     assert_eq!((first.len(), rest.len()), (2, 1));
     let mut taken: Vec<_> = first
@@ -305,6 +317,67 @@ pub async fn questions_are_taken_in_turn(world: &World) {
     taken.sort_unstable();
     all.sort_unstable();
     assert_eq!(taken, all, "each of them once");
+}
+
+/// So many receivers of each of as many new tenants, in the order of their ids.
+async fn tenants_that_ask<const N: usize>(world: &World, receivers: [u32; N]) -> [TenantId; N] {
+    let mut tenants = [DEFAULT_TENANT; N];
+    for (tenant, receivers) in tenants.iter_mut().zip(receivers) {
+        *tenant = new_tenant(world).await;
+        for _ in 0..receivers {
+            let builder = world.destination().handshake(Handshake::CloudEvents);
+            builder.create_for(*tenant).await;
+        }
+    }
+    tenants
+}
+
+/// Whose receivers are asked then, and whose turn was the last.
+async fn turns(
+    world: &World,
+    after: Option<TenantId>,
+    limit: u32,
+) -> (Vec<TenantId>, Option<TenantId>) {
+    let taken = world
+        .handshakes
+        .take_handshakes(after, limit)
+        .await
+        .unwrap();
+    let tenants = taken.taken.iter().map(|one| one.tenant);
+    (tenants.collect(), taken.turn)
+}
+
+/// However many of one tenant's are due: it has so many asked at once, the others have their
+/// turns, and whose turn was the last comes after everybody else.
+pub async fn tenants_take_turns_to_be_asked(world: &World) {
+    let [many, second, third] = tenants_that_ask(world, [9, 1, 1]).await;
+    let taken = turns(world, Some(second), 2).await;
+    assert_eq!(taken, (vec![third, many], Some(many)));
+    let taken = turns(world, Some(many), 9).await;
+    assert_eq!(taken, (vec![second, many, many, many], Some(many)));
+    let none = turns(world, None, 9).await;
+    assert_eq!(none, (vec![], None), "four of it are asked");
+}
+
+/// They have the turns of their tenant, who else would have all of them.
+pub async fn those_that_are_disabled_hold_up_no_other_tenant(world: &World) {
+    let [disabled, other] = tenants_that_ask(world, [9, 1]).await;
+    let disable =
+        format!("update destinations set state = 'disabled' where tenant_id = '{disabled}'");
+    world.sql(&disable).await;
+    assert_eq!(turns(world, None, 2).await, (vec![], Some(disabled)));
+    let taken = turns(world, Some(disabled), 2).await;
+    assert_eq!(taken, (vec![other], Some(disabled)));
+}
+
+/// Another tenant's share counts it, once it is that tenant's.
+pub async fn one_that_moves_is_asked_for_its_new_tenant(world: &World) {
+    let destination = asking(world).await;
+    let tenant = new_tenant(world).await;
+    let moved =
+        format!("update destinations set tenant_id = '{tenant}' where id = '{destination}'");
+    world.sql(&moved).await;
+    assert_eq!(take(world).await[0].tenant, tenant);
 }
 
 /// Nobody else's.

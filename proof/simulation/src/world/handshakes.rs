@@ -32,6 +32,7 @@ impl World<'_> {
     pub(super) async fn allow(&self, of: DestinationId, per_minute: u32) {
         let question = Question {
             destination: of,
+            tenant: DEFAULT_TENANT,
             url: URL.to_owned(),
             per_minute: None,
             identity: None,
