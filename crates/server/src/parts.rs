@@ -93,6 +93,9 @@ pub struct Reading {
     pub overview: Arc<dyn Overview>,
     pub tallies: Arc<dyn Tallies>,
     pub event_types: Arc<dyn EventTypes>,
+    pub managers: Arc<dyn Managers>,
+    pub requests: Arc<dyn LimitRequests>,
+    pub secrets: Arc<dyn SecretStore>,
     /// How many reads it answers at once.
     pub at_once: u32,
 }
@@ -110,6 +113,9 @@ impl Reading {
             overview: stored(),
             tallies: stored(),
             event_types: stored(),
+            managers: stored(),
+            requests: stored(),
+            secrets: stored(),
         }
     }
 }

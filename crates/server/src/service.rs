@@ -335,7 +335,7 @@ impl Service {
                     .await
             }
         }?;
-        Ok((self.described(created).await?, made))
+        Ok((self.described_anew(created).await?, made))
     }
 
     /// Makes the destination that its platform calls so into this one, and says what it
@@ -411,7 +411,7 @@ impl Service {
             .change_destination_with(self.managed(id), change, singles)
             .await?;
         self.look_at_changed(&[id]).await;
-        self.described(changed).await
+        self.described_anew(changed).await
     }
 
     pub async fn destination(&self, id: DestinationId) -> Result<Described, ServiceError> {
@@ -424,6 +424,12 @@ impl Service {
         &self,
         destination: Destination,
     ) -> Result<Described, ServiceError> {
+        let mut shown = self.reading.secrets.shown(&[destination.id]).await?;
+        Ok(self.describing(destination, shown.pop().unwrap_or_default()))
+    }
+
+    /// One that has just been written, and has to be answered whoever reads.
+    async fn described_anew(&self, destination: Destination) -> Result<Described, ServiceError> {
         let mut shown = self.signing.secrets.shown(&[destination.id]).await?;
         Ok(self.describing(destination, shown.pop().unwrap_or_default()))
     }
@@ -448,7 +454,7 @@ impl Service {
         rules::page(limit)?;
         let found = (self.reading.catalog.destinations(self.tenant, after, limit)).await?;
         let ids: Vec<_> = found.iter().map(|destination| destination.id).collect();
-        let shown = self.signing.secrets.shown(&ids).await?;
+        let shown = self.reading.secrets.shown(&ids).await?;
         let described = found.into_iter().zip(shown);
         let described = described.map(|(destination, shown)| self.describing(destination, shown));
         Ok(described.collect())

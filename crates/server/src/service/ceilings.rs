@@ -301,7 +301,8 @@ impl Service {
     ) -> Result<LimitRequestPage, ServiceError> {
         bounded("limit", limit, 1, MAX_LIMIT_REQUESTS)?;
         let before = before.map(position).transpose()?;
-        let found = self.requests.limit_requests(tenant, before, limit).await?;
+        let found = self.reading.requests.limit_requests(tenant, before, limit);
+        let found = found.await?;
         let is_full = found.len() >= limit as usize;
         let last = found.last().filter(|_| is_full);
         Ok(LimitRequestPage {

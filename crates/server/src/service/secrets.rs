@@ -53,7 +53,7 @@ pub struct MadeSecret {
 impl Service {
     /// The destination's secrets that sign, the newest first.
     pub async fn secrets(&self, destination: DestinationId) -> Result<Vec<Secret>, ServiceError> {
-        Ok((self.signing.secrets)
+        Ok((self.reading.secrets)
             .secrets(self.tenant, destination)
             .await?)
     }

@@ -153,9 +153,13 @@ impl Service {
             Err(CatalogError::NotFound(_)) => return unknown("not kept: its destination is gone"),
             destination => destination?,
         };
-        let secrets = self.signing.secrets.secrets(self.tenant, id).await?;
+        let secrets = self.reading.secrets.secrets(self.tenant, id).await?;
         let then = Then::of(&secrets, destination.created_at, at);
-        let mut sealed = self.managers.sealed_secrets(self.tenant, id).await?;
+        let mut sealed = self
+            .reading
+            .managers
+            .sealed_secrets(self.tenant, id)
+            .await?;
         sealed.retain(|one| {
             matches!(one.place.kind, SealedKind::Signs(_)) && then.ids.contains(&one.place.secret)
         });

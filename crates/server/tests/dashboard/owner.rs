@@ -112,13 +112,19 @@ async fn a_customer_sees_what_a_receiver_said_and_has_it_asked(world: &World) {
     let api = format!("/v1/destinations/{id}");
     world.api(&key, Method::PATCH, &api, on).await;
     shows(&["not answered yet", "<dd>nothing</dd>", "<dd>at once</dd>"]).await;
-    let question = world.stored.take_handshakes(10).await.unwrap().remove(0);
+    let question = world
+        .stored
+        .take_handshakes(None, 10)
+        .await
+        .unwrap()
+        .taken
+        .remove(0);
     let refused = Answer::Refused("it answered 405".to_owned());
     let recorded = world.stored.record_handshake(&question, &refused).await;
     recorded.unwrap();
     let shown = shows(&[">refused</span>", "it answered 405"]).await;
     assert!(!shown.contains("<dd>at once</dd>"), "in a minute: {shown}");
-    let due = async || world.stored.take_handshakes(10).await.unwrap();
+    let due = async || world.stored.take_handshakes(None, 10).await.unwrap().taken;
     assert!(due().await.is_empty());
 
     let asked = world.post(&guest, &ask, &[]).await;

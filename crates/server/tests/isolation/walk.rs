@@ -455,7 +455,8 @@ fn without_clock(json: &mut Value) {
     }
 }
 
-async fn shown(world: &World, tenant: &Tenant) -> Vec<Answer> {
+/// All that can be read of a tenant, with the audit until then.
+async fn shown(world: &World, tenant: &Tenant, until: &str) -> Vec<Answer> {
     let mut shown = Vec::new();
     for row in ROWS.iter().filter(|row| row.method() == Method::GET) {
         let key = match row.reach {
@@ -467,7 +468,11 @@ async fn shown(world: &World, tenant: &Tenant) -> Vec<Answer> {
             row.route,
             "GET /v1/tenants" | "GET /v1/tiers" | "GET /v1/fleet" | "GET /v1/fleet/limit-requests"
         ) {
-            let mut answer = row.call(world, key, row.of(tenant)).await;
+            let (mut path, body) = row.of(tenant);
+            if row.route == AUDIT {
+                path += &format!("?until={until}");
+            }
+            let mut answer = row.call(world, key, (path, body)).await;
             without_clock(&mut answer.json);
             shown.push(answer);
         }
@@ -475,19 +480,24 @@ async fn shown(world: &World, tenant: &Tenant) -> Vec<Answer> {
     shown
 }
 
-/// Until the audit judges all that there is by now: half a second later.
-pub(crate) async fn judged(world: &World, tenant: &Tenant) {
-    let is_audit = |row: &&Row| row.route == "GET /v1/compliance";
-    let row = ROWS.iter().find(is_audit).expect("the audit is a route");
+const AUDIT: &str = "GET /v1/compliance";
+
+/// Until the audit judges all that there is by now: half a second later. Until when it
+/// does, as it says so.
+pub(crate) async fn judged(world: &World, tenant: &Tenant) -> String {
+    let row = ROWS.iter().find(|row| row.route == AUDIT);
+    let row = row.expect("the audit is a route");
     let until = async || {
         let answer = row.call(world, &tenant.key, row.of(tenant)).await;
         let until = answer.json["until"].as_str().expect("it has an end");
-        chrono::DateTime::parse_from_rfc3339(until).expect("a time")
+        let parsed = chrono::DateTime::parse_from_rfc3339(until);
+        (parsed.expect("a time"), until.to_owned())
     };
-    let all = until().await + domain::admission::MAX_CLAIM_TO_SEND;
+    let all = until().await.0 + domain::admission::MAX_CLAIM_TO_SEND;
     for _ in 0..100_000 {
-        if until().await >= all {
-            return;
+        let (judged, said) = until().await;
+        if judged >= all {
+            return said;
         }
     }
     panic!("the audit does not go on");
@@ -495,8 +505,8 @@ pub(crate) async fn judged(world: &World, tenant: &Tenant) {
 
 /// Whatever it names, and whatever it asks for; and ours is as it was.
 pub(crate) async fn another_tenants_key_reaches_nothing(world: &World) {
-    judged(world, &world.ours).await;
-    let before = shown(world, &world.ours).await;
+    let until = judged(world, &world.ours).await;
+    let before = shown(world, &world.ours, &until).await;
     for row in ROWS {
         let of_ours = row
             .call(world, &world.theirs.key, row.of(&world.ours))
@@ -523,7 +533,8 @@ pub(crate) async fn another_tenants_key_reaches_nothing(world: &World) {
             }
         }
     }
-    assert_eq!(shown(world, &world.ours).await, before, "ours is as it was");
+    let after = shown(world, &world.ours, &until).await;
+    assert_eq!(after, before, "ours is as it was");
 }
 
 /// What one tenant has called an event, another can call one of its own, with
