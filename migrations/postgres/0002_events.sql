@@ -63,8 +63,10 @@ create function subscribes(event_types text[], event_type text) returns boolean
 -- that whoever changes a destination changes it.
 create table subscriptions (
     tenant_id uuid not null,
-    -- A type, `order.*` or `*`.
-    event_type text not null,
+    -- A type, `order.*` or `*`. Below more than eight dots nobody is looked for.
+    event_type text not null
+        constraint subscriptions_check_event_types
+        check (event_type not like '%.%.%.%.%.%.%.%.%.*'),
     destination_id uuid not null,
     primary key (tenant_id, event_type, destination_id)
 );

@@ -5,8 +5,10 @@
 -- that whoever changes a destination changes it.
 create table subscriptions (
     tenant_id text not null,
-    -- A type, `order.*` or `*`.
-    event_type text not null,
+    -- A type, `order.*` or `*`. Below more than eight dots nobody is looked for.
+    event_type text not null
+        constraint subscriptions_check_event_types
+        check (event_type not like '%.%.%.%.%.%.%.%.%.*'),
     destination_id text not null,
     primary key (tenant_id, event_type, destination_id)
 ) strict, without rowid;

@@ -292,8 +292,9 @@ impl Audiences<'_> {
                     }
                     AudienceKey::Subscribers(event_type) => {
                         let into = (&mut self.filters, &mut self.max_ages);
-                        self.looks += subscriptions_to(event_type).len();
-                        subscribers(self.tx, into, (&tenant, event_type))?
+                        let subscriptions = subscriptions_to(event_type);
+                        self.looks += subscriptions.len();
+                        subscribers(self.tx, into, (&tenant, &subscriptions))?
                     }
                 };
                 new.insert(resolved)
@@ -315,12 +316,12 @@ impl Audiences<'_> {
 fn subscribers(
     tx: &Transaction<'_>,
     (filters, max_ages): (&mut Filters, &mut MaxAges),
-    (tenant, event_type): (&str, &str),
+    (tenant, subscriptions): (&str, &[String]),
 ) -> Result<Resolved, Fault> {
     // One that subscribes to its type in several ways has it once.
     let mut found = BTreeSet::<DestinationId>::new();
     let mut subscribers = Held::of(tx, SUBSCRIBERS)?;
-    for subscription in subscriptions_to(event_type) {
+    for subscription in subscriptions {
         // One more than may be.
         let wanted = (tenant, subscription, MAX_DESTINATIONS as i64 + 1);
         let read = |row: &Row<'_>| word(row, 0, ("subscriptions", "destination_id"));

@@ -46,7 +46,7 @@ pub struct CreateDestination {
     #[serde(default)]
     pub name: String,
     /// The types of events that it subscribes to; `order.*` is all below one, `*` all. At
-    /// most 100, and at most eight that take the same type.
+    /// most 100, and at most eight dots where one ends in `.*`.
     #[serde(default)]
     pub event_types: Vec<String>,
     /// Which events of these types it takes, by their payloads: JSON pointers, and what has

@@ -9,7 +9,9 @@ use domain::ids::{DestinationId, TenantId};
 
 use super::World;
 use super::tenants::new_tenant;
-use engine::ports::{Acceptance, AttemptView, DEFAULT_TENANT, DestinationChange, MAX_DELIVERIES};
+use engine::ports::{
+    Acceptance, AttemptView, CatalogError, DEFAULT_TENANT, DestinationChange, MAX_DELIVERIES,
+};
 
 /// One waiting attempt, the first try, as of the acceptance.
 pub async fn an_accepted_event_waits_at_its_destination(world: &World) {
@@ -225,6 +227,19 @@ pub async fn who_subscribes_goes_by_the_destination(world: &World) {
     changed.await.unwrap();
     assert_eq!(ours("order.paid").await, []);
     assert_eq!(ours("order.sent.late").await, [of]);
+    // Nobody would be looked for so deep.
+    let deep = DestinationChange {
+        event_types: Some(vec![format!("{}*", "a.".repeat(9))]),
+        ..DestinationChange::default()
+    };
+    let refused = world
+        .catalog
+        .change_destination(DEFAULT_TENANT, of, &deep)
+        .await;
+    assert!(
+        matches!(&refused, Err(CatalogError::Invalid { field, .. }) if field == "event_types"),
+        "{refused:?}"
+    );
 
     let set = async |to: &str| {
         let change = format!("update destinations set {to} where id = '{of}'");
