@@ -48,6 +48,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, ensure};
 use clap::{Parser, Subcommand};
+use server::signals::until_told;
 
 /// Bombards a Paceline with attempts and compares the starts with the limits.
 #[derive(Debug, Parser)]
@@ -112,12 +113,22 @@ async fn main() -> anyhow::Result<ExitCode> {
         Command::SideBySide(args) => run::side_by_side::run(args).map(|()| ExitCode::SUCCESS),
         #[cfg(feature = "k8s")]
         Command::Cluster(args) => cluster::run(*args).await,
-        Command::Limits(args) => limits::run(args, program(cli.program)?).await,
-        Command::Backlog(args) => backlog::run(args, program(cli.program)?).await,
+        Command::Limits(args) => {
+            until_told(Box::pin(limits::run(args, program(cli.program)?))).await
+        }
+        Command::Backlog(args) => {
+            until_told(Box::pin(backlog::run(args, program(cli.program)?))).await
+        }
         Command::Scheduler(args) => scheduler::run(args).await.map(|()| ExitCode::SUCCESS),
-        Command::Figures(args) => figures::run(args, program(cli.program)?).await,
-        Command::Targets(args) => targets::run(args, program(cli.program)?).await,
-        Command::Windows(args) => windows::run(args, program(cli.program)?).await,
+        Command::Figures(args) => {
+            until_told(Box::pin(figures::run(args, program(cli.program)?))).await
+        }
+        Command::Targets(args) => {
+            until_told(Box::pin(targets::run(args, program(cli.program)?))).await
+        }
+        Command::Windows(args) => {
+            until_told(Box::pin(windows::run(args, program(cli.program)?))).await
+        }
         Command::Versus(args) => versus::run(args, program(cli.program)?).await,
         Command::Chaos(args) => chaos::run(args).await,
         Command::Judge(args) => chaos::judge_again(args),

@@ -3,9 +3,12 @@
 //! machine is.
 
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+use tokio::time::{sleep, timeout};
 
 /// So many events a second, for so long.
 const RATE: u64 = 100;
@@ -165,4 +168,54 @@ fn a_backlog_of_others_is_for_postgres_alone() {
         said.contains("--waiting needs --size distributed"),
         "{said}"
     );
+}
+
+/// So do the processes of the run that is under way.
+#[tokio::test]
+async fn targets_that_are_told_to_end_leave_no_process() {
+    let program = env!("CARGO_BIN_EXE_loadtest");
+    let mut targets = tokio::process::Command::new(program)
+        .args(["--program", program, "targets", "--only", "embedded"])
+        .stderr(Stdio::null())
+        .kill_on_drop(true)
+        .spawn()
+        .expect("this program starts");
+    let id = targets.id().expect("it runs");
+    let mut started = Vec::new();
+    until(|| {
+        started = started_by(id);
+        started.iter().any(|one| words(*one).contains("serve"))
+    })
+    .await;
+    let pid = i32::try_from(id).ok().and_then(Pid::from_raw);
+    kill_process(pid.expect("a process id"), Signal::TERM).expect("it runs");
+    let ended = targets.wait().await.expect("it ends");
+    assert_eq!(ended.code(), Some(130));
+    until(|| started.iter().all(|one| words(*one).is_empty())).await;
+}
+
+async fn until(mut is_so: impl FnMut() -> bool) {
+    let asking = async {
+        while !is_so() {
+            sleep(Duration::from_millis(20)).await;
+        }
+    };
+    timeout(Duration::from_secs(60), asking)
+        .await
+        .expect("within a minute");
+}
+
+/// The processes that this one has started, and those that they have.
+fn started_by(process: u32) -> Vec<u32> {
+    let children = std::fs::read_to_string(format!("/proc/{process}/task/{process}/children"));
+    let children = children.unwrap_or_default();
+    let children = children.split_whitespace().filter_map(|id| id.parse().ok());
+    children
+        .flat_map(|id| [vec![id], started_by(id)].concat())
+        .collect()
+}
+
+/// What a process was started with; nothing of one that has ended.
+fn words(process: u32) -> String {
+    std::fs::read_to_string(format!("/proc/{process}/cmdline")).unwrap_or_default()
 }

@@ -50,6 +50,22 @@ pub async fn until_interrupted(
     }
 }
 
+/// Runs `work` until the first signal, which drops it where it stands: for what starts
+/// processes that end when they are dropped, and else outlive it.
+pub async fn until_told(
+    work: impl Future<Output = anyhow::Result<ExitCode>>,
+) -> anyhow::Result<ExitCode> {
+    let mut signals = Signals::install()?;
+    tokio::select! {
+        biased;
+        name = signals.next() => {
+            tracing::warn!(signal = name, "ended before all was measured");
+            Ok(ExitCode::from(EXIT_INTERRUPTED))
+        }
+        ended = work => ended,
+    }
+}
+
 struct Signals {
     interrupt: Signal,
     terminate: Signal,
