@@ -25,6 +25,7 @@
 //!
 //! Traffic goes to receivers on the loopback, bounded in count and time.
 
+mod apart;
 mod api;
 mod backlog;
 mod chaos;

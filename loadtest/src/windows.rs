@@ -12,13 +12,14 @@ mod measured;
 
 use std::io::Write;
 use std::path::PathBuf;
-use std::process::{ExitCode, Stdio};
+use std::process::ExitCode;
 
 use anyhow::{Context, ensure};
 use serde::Serialize;
 use server::trial::WHOLE_WINDOWS;
 use tokio::process::Command;
 
+use crate::apart::Running;
 use crate::run::report::Report;
 use crate::run::settings::{Limit, Size};
 use measured::{Measured, show};
@@ -211,9 +212,7 @@ impl Args {
         command.arg("--program").arg(program).arg("run");
         command.args(&arguments).arg("--summary").arg(&summary);
         command.env("PACELINE_WORKER_PLACES", PLACES);
-        command.stdout(Stdio::null()).kill_on_drop(true);
-        let status = command.status().await;
-        let status = status.context("start a run")?;
+        let status = Running::start(&mut command)?.end().await?;
         ensure!(
             matches!(status.code(), Some(0 | 1)),
             "{name}: it ended with {status}"

@@ -184,12 +184,13 @@ async fn targets_that_are_told_to_end_leave_no_process() {
     let mut started = Vec::new();
     until(|| {
         started = started_by(id);
-        started.iter().any(|one| words(*one).contains("serve"))
+        started.iter().any(|one| words(*one).contains("\0serve"))
     })
     .await;
     let pid = i32::try_from(id).ok().and_then(Pid::from_raw);
     kill_process(pid.expect("a process id"), Signal::TERM).expect("it runs");
-    let ended = targets.wait().await.expect("it ends");
+    let ended = timeout(Duration::from_secs(60), targets.wait()).await;
+    let ended = ended.expect("within a minute").expect("it ends");
     assert_eq!(ended.code(), Some(130));
     until(|| started.iter().all(|one| words(*one).is_empty())).await;
 }

@@ -3,31 +3,16 @@
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 
 use anyhow::{Context, ensure};
-use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
-use tokio::process::{Child, Command};
+use tokio::process::Command;
 
+use crate::apart::Running;
 use crate::figures::{self, figure::Figure};
 use crate::run::places;
 use crate::run::report::{Ended, Report};
 use crate::run::thresholds::{Broken, broken};
-
-/// A run under way. It is asked to end when this is dropped: if it were killed, the processes
-/// that it has started would stay.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let id = self.0.id().and_then(|id| i32::try_from(id).ok());
-        if let Some(pid) = id.and_then(Pid::from_raw) {
-            // It may have ended at this moment.
-            let _ = kill_process(pid, Signal::TERM);
-        }
-    }
-}
 
 /// What a run is asked for.
 #[derive(Debug, Clone)]
@@ -113,7 +98,8 @@ impl Trials {
         let folder = tempfile::tempdir_in(self.folder.path()).context("make a folder")?;
         let summary = folder.path().join("report.json");
         let ours = std::env::current_exe().context("find this program")?;
-        let child = Command::new(ours)
+        let mut command = Command::new(ours);
+        command
             .arg("--program")
             .arg(&self.program)
             .arg("run")
@@ -125,11 +111,8 @@ impl Trials {
                 &trial.lasts.unwrap_or(self.seconds).to_string(),
             ])
             .arg("--summary")
-            .arg(&summary)
-            .stdout(Stdio::null())
-            .spawn()
-            .context("start a run")?;
-        let status = Running(child).0.wait().await.context("wait for a run")?;
+            .arg(&summary);
+        let status = Running::start(&mut command)?.end().await?;
         let run = (name, trial.judged);
         let (report, missed) = read(run, status.success(), &summary)?;
         self.missed.extend(missed);
