@@ -43,52 +43,29 @@ macro_rules! remember {
 
 const REMEMBER: &str = concat!("-- admit: remember\n        ", remember!());
 
-/// The picks that wait still and that nobody holds, locked. It asks for their columns after
-/// those of [`remember!`]; the words after `where` may say of which destinations.
-macro_rules! picked {
-    ($of:literal) => {
-        concat!(
-            "select a.id, n.number, n.epoch, n.not_before, n.deadline, n.coarse, n.crowded,
+const MARK: &str = concat!(
+    "-- admit: mark
+        with picked as materialized (
+            select a.id, n.number, n.epoch, n.not_before, n.deadline, n.coarse, n.crowded,
                 n.by_response
             from unnest(
                 $9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[], $13::bigint[],
                 $14::boolean[], $15::boolean[], $16::boolean[]
             ) as n (id, number, epoch, not_before, deadline, coarse, crowded, by_response)
             join deliveries a on a.id = any (array[n.id])
-            where ",
-            $of,
-            "a.state = 'waiting'
+            where a.state = 'waiting'
             order by n.id
-            for update of a skip locked"
-        )
-    };
-}
-
-/// Admits what `picked` has.
-macro_rules! marked {
-    () => {
-        "update deliveries a
+            for update of a skip locked
+        ),
+        marked as (
+            update deliveries a
             set state = 'admitted', permit = p.number, epoch = p.epoch,
                 not_before = from_micros(p.not_before), deadline = from_micros(p.deadline),
                 coarse = p.coarse, crowded = p.crowded, by_response = p.by_response,
                 admitted_at = from_micros($1)
             from picked p
             where a.id = any (array[p.id])
-            returning a.id, a.destination_id"
-    };
-}
-
-const MARK: &str = concat!(
-    "-- admit: mark
-        with picked as materialized (
-            ",
-    picked!(""),
-    "
-        ),
-        marked as (
-            ",
-    marked!(),
-    "
+            returning a.id
         ),
         remembered as (
         ",
@@ -101,63 +78,73 @@ const MARK: &str = concat!(
 /// One statement is one transaction, which does not wait for the disk. `unchanged` locks, and
 /// what it has locked it looks at once more as it is by then. No cursor passes what was not
 /// marked.
-const MARK_UNCHANGED: &str = concat!(
-    "-- admit: mark
-        with unflushed as materialized (
-            select set_config('synchronous_commit', 'off', true) as is_set
-        ),
-        unchanged as materialized (
-            select n.*
-            from unflushed u
-            cross join unnest(
-                $2::uuid[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[],
-                $8::bigint[], $17::bigint[], $18::bigint[], $19::bigint[], $20::bigint[]
-            ) as n (
-                id, last_permit, missing_micro, as_of, next_look_at, first_after, epoch,
-                first_kept, picks, version, pacing_version
-            )
-            join destinations d on d.id = any (array[n.id])
-            join pacing p on p.destination_id = any (array[n.id])
-            where u.is_set = 'off'
-                and d.xmin::text::bigint = n.version
-                and p.xmin::text::bigint = n.pacing_version
-            order by n.id
-            for no key update of d, p skip locked
-        ),
-        picked as materialized (
-            ",
-    picked!("a.destination_id in (select u.id from unchanged u) and "),
-    "
-        ),
-        marked as (
-            ",
-    marked!(),
-    "
-        ),
-        counted as materialized (
-            select m.destination_id, count(*) as marked from marked m group by m.destination_id
-        ),
-        remembered as (
-            update pacing p
-            set last_permit = u.last_permit,
-                meter_missing_micro = u.missing_micro,
-                meter_as_of = from_micros(u.as_of),
-                meter_epoch = u.epoch,
-                looked_at = from_micros($1),
-                next_look_at = case u.next_look_at when 9223372036854775807 then 'infinity'
-                    else from_micros(u.next_look_at) end,
-                first_after = case
-                    when u.picks = coalesce(c.marked, 0) then u.first_after
-                    else u.first_kept
-                end
-            from unchanged u
-            left join counted c on c.destination_id = u.id
-            where p.destination_id = any (array[u.id])
+const MARK_UNCHANGED: &str = "-- admit: mark
+    with unflushed as materialized (
+        select set_config('synchronous_commit', 'off', true) as is_set
+    ),
+    unchanged as materialized (
+        select n.*
+        from unflushed u
+        cross join unnest(
+            $2::uuid[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[],
+            $8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[]
+        ) as n (
+            id, last_permit, missing_micro, as_of, next_look_at, first_after, epoch,
+            first_kept, picks, version, pacing_version
         )
-        select u.id, null::bigint from unchanged u
-        union all
-        select null::uuid, m.id from marked m"
-);
+        join destinations d on d.id = any (array[n.id])
+        join pacing p on p.destination_id = any (array[n.id])
+        where u.is_set = 'off'
+            and d.xmin::text::bigint = n.version
+            and p.xmin::text::bigint = n.pacing_version
+        order by n.id
+        for no key update of d, p skip locked
+    ),
+    picked as materialized (
+        select a.id, n.number, n.epoch, n.not_before, n.deadline, n.coarse, n.crowded,
+            n.by_response
+        from unnest(
+            $13::bigint[], $14::bigint[], $15::bigint[], $16::bigint[], $17::bigint[],
+            $18::boolean[], $19::boolean[], $20::boolean[]
+        ) as n (id, number, epoch, not_before, deadline, coarse, crowded, by_response)
+        join deliveries a on a.id = any (array[n.id])
+        where a.state = 'waiting' and a.destination_id in (select u.id from unchanged u)
+        order by n.id
+        for update of a skip locked
+    ),
+    marked as (
+        update deliveries a
+        set state = 'admitted', permit = p.number, epoch = p.epoch,
+            not_before = from_micros(p.not_before), deadline = from_micros(p.deadline),
+            coarse = p.coarse, crowded = p.crowded, by_response = p.by_response,
+            admitted_at = from_micros($1)
+        from picked p
+        where a.id = any (array[p.id])
+        returning a.id, a.destination_id
+    ),
+    counted as materialized (
+        select m.destination_id, count(*) as marked from marked m group by m.destination_id
+    ),
+    remembered as (
+        update pacing p
+        set last_permit = u.last_permit,
+            meter_missing_micro = u.missing_micro,
+            meter_as_of = from_micros(u.as_of),
+            meter_epoch = u.epoch,
+            looked_at = from_micros($1),
+            next_look_at = case u.next_look_at when 9223372036854775807 then 'infinity'
+                else from_micros(u.next_look_at) end,
+            first_after = case
+                when u.picks = coalesce(c.marked, 0) then u.first_after
+                else u.first_kept
+            end
+        from unchanged u
+        left join counted c on c.destination_id = u.id
+        where p.destination_id = any (array[u.id])
+    )
+    select u.id, null::bigint from unchanged u
+    union all
+    select null::uuid, m.id from marked m";
 
 /// Marks the picks and writes down what the next run has to know; returns the picks that
 /// were still there to be marked. It is one statement where all of them were, as nearly
@@ -178,7 +165,15 @@ pub(super) async fn mark(
             .await?;
         return Ok(picked);
     }
-    let marked = (picks.bound(remembering(MARK, plans, &picked, now)))
+    let marked = remembering(MARK, plans, &picked, now)
+        .bind(picks.ids)
+        .bind(picks.numbers)
+        .bind(picks.epochs)
+        .bind(picks.not_befores)
+        .bind(picks.deadlines)
+        .bind(picks.coarse)
+        .bind(picks.crowded)
+        .bind(picks.by_response)
         .try_map(|row: PgRow| row.try_get(0).map(AttemptId))
         .fetch_all(&mut *connection)
         .await?;
@@ -207,12 +202,19 @@ pub(super) async fn mark_unchanged(
     let all: HashSet<AttemptId> = picks.ids.iter().copied().map(AttemptId).collect();
     let none = HashSet::new();
     let version = |plan: &Plan| plan.read.versions;
-    let marking = picks.bound(remembering(MARK_UNCHANGED, plans, &all, now));
-    let rows: Vec<(Option<Uuid>, Option<i64>)> = marking
+    let rows: Vec<(Option<Uuid>, Option<i64>)> = remembering(MARK_UNCHANGED, plans, &all, now)
         .bind(of(plans, |plan| plan.cursor(&none, now)))
         .bind(of(plans, |plan| plan.decided.permits.len() as i64))
         .bind(of(plans, |plan| version(plan).0))
         .bind(of(plans, |plan| version(plan).1))
+        .bind(picks.ids)
+        .bind(picks.numbers)
+        .bind(picks.epochs)
+        .bind(picks.not_befores)
+        .bind(picks.deadlines)
+        .bind(picks.coarse)
+        .bind(picks.crowded)
+        .bind(picks.by_response)
         .try_map(|row: PgRow| Ok((row.try_get(0)?, row.try_get(1)?)))
         .fetch_all(connection)
         .await?;
@@ -223,9 +225,6 @@ pub(super) async fn mark_unchanged(
     }
     Ok((unchanged, marked))
 }
-
-/// A statement with what it asks for.
-type Bound = Query<'static, Postgres, PgArguments>;
 
 /// The columns of all permits.
 #[derive(Default)]
@@ -257,19 +256,6 @@ impl Picks {
         }
         picks
     }
-
-    /// With what [`picked!`] asks for.
-    fn bound(self, statement: Bound) -> Bound {
-        statement
-            .bind(self.ids)
-            .bind(self.numbers)
-            .bind(self.epochs)
-            .bind(self.not_befores)
-            .bind(self.deadlines)
-            .bind(self.coarse)
-            .bind(self.crowded)
-            .bind(self.by_response)
-    }
 }
 
 /// The statement with what [`remember!`] asks for, if these are marked.
@@ -278,7 +264,7 @@ fn remembering(
     plans: &[Plan],
     marked: &HashSet<AttemptId>,
     now: Timestamp,
-) -> Bound {
+) -> Query<'static, Postgres, PgArguments> {
     let meter = |plan: &Plan| plan.decided.decision.meter;
     let next_look_at = |plan: &Plan| plan.decided.next_look_at.map(Timestamp::as_micros);
     let as_of = |meter: Meter| (meter.as_of > Timestamp::MIN).then(|| meter.as_of.as_micros());
